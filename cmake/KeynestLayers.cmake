@@ -1,0 +1,29 @@
+# One object library per folder under src/, so that a layer can be built and tested alone, and one library of all.
+set(KEYNEST_LAYERS "")
+
+function(keynest_layer name)
+  cmake_parse_arguments(ARG "" "" "USES;LINK" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cc)
+  add_library(keynest_${name} OBJECT ${sources})
+  target_include_directories(keynest_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(keynest_${name} PRIVATE keynest_flags PUBLIC ${ARG_LINK})
+  set(uses "")
+  foreach(used ${ARG_USES})
+    list(APPEND uses keynest_${used})
+    target_link_libraries(keynest_${name} PUBLIC $<TARGET_PROPERTY:keynest_${used},INTERFACE_LINK_LIBRARIES>)
+  endforeach()
+  set_property(TARGET keynest_${name} PROPERTY KEYNEST_USES "${uses}")
+  set(KEYNEST_LAYERS ${KEYNEST_LAYERS} keynest_${name} PARENT_SCOPE)
+endfunction()
+
+function(keynest_library)
+  add_library(keynest STATIC)
+  add_library(keynest::keynest ALIAS keynest)
+  foreach(layer ${KEYNEST_LAYERS})
+    target_sources(keynest PRIVATE $<TARGET_OBJECTS:${layer}>)
+  endforeach()
+  target_include_directories(keynest PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                             $<INSTALL_INTERFACE:include>)
+  target_link_libraries(keynest PUBLIC $<BUILD_INTERFACE:keynest_engine_libs> $<BUILD_INTERFACE:PkgConfig::HWY>
+                        Threads::Threads $<BUILD_INTERFACE:keynest_flags>)
+endfunction()
