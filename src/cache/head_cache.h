@@ -1,0 +1,69 @@
+// The entries of one (layer, KV head): a list of pages and a row count. Rows are dense; their order has no
+// meaning.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cache/page_pool.h"
+#include "kernels/page.h"
+
+namespace keynest {
+
+/// A row that moves when a plan is applied.
+struct RowMove {
+  Row from, to;
+};
+
+/// The moves that leave exactly `kept` (ascending) in rows [0, kept.size()) of a head: holes are filled from
+/// the tail.
+std::vector<RowMove> moves_to_keep(std::span<const Row> kept);
+
+/// Not thread-safe; distinct heads may be used from distinct threads. Does not own a pool: the SequenceCache
+/// that holds it returns its pages.
+class HeadCache {
+ public:
+  std::int32_t rows() const { return rows_; }
+  std::size_t pages() const { return pages_.size(); }
+
+  /// The committed entries.
+  HeadRows view(const PageLayout& layout) const { return {&layout, data_.data(), rows_}; }
+  /// The committed entries and `pending` rows after them that were reserved.
+  HeadRows view_with(const PageLayout& layout, std::int32_t pending) const {
+    return {&layout, data_.data(), rows_ + pending};
+  }
+
+  /// Fresh pages that appending `count` rows takes: new ones, and a copy of the last page when it is shared
+  /// (`exclusive`: of every shared page, for policies that rewrite the state of old entries).
+  std::size_t pages_to_append(std::int32_t count, bool exclusive) const;
+
+  /// Makes room for `count` rows after the committed ones, taking pages_to_append() pages off the end of
+  /// `fresh`.
+  void reserve(std::int32_t count, bool exclusive, std::vector<Page*>& fresh, PagePool& pool);
+
+  /// Reserved rows become entries.
+  void commit(std::int32_t count) { rows_ += count; }
+
+  /// Fresh pages that applying `moves` takes: copies of shared pages that are written to.
+  std::size_t pages_to_apply(std::span<const RowMove> moves) const;
+
+  /// Keeps `kept` rows after `moves`; copies shared pages into pages taken off the end of `fresh`.
+  void apply(std::int32_t kept, std::span<const RowMove> moves, std::vector<Page*>& fresh, PagePool& pool);
+
+  /// Drops the rows from `rows` on, and pages that hold nothing (reserved ones too).
+  void truncate(std::int32_t rows, PagePool& pool);
+
+  /// A second holder of the same pages.
+  HeadCache share(PagePool& pool) const;
+
+ private:
+  std::size_t first_written(bool exclusive) const;
+  void replace(std::size_t index, Page* fresh, PagePool& pool);
+
+  std::vector<Page*> pages_;
+  std::vector<std::byte*> data_;  // pages_[i]->data, as the kernels want it
+  std::int32_t rows_ = 0;
+};
+
+}  // namespace keynest

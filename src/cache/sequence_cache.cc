@@ -1,0 +1,104 @@
+#include "cache/sequence_cache.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace keynest {
+
+SequenceCache::SequenceCache(std::shared_ptr<PagePool> pool, int layers, int kv_heads)
+    : pool_(std::move(pool)),
+      layers_(layers),
+      kv_heads_(kv_heads),
+      heads_(static_cast<std::size_t>(layers) * static_cast<std::size_t>(kv_heads)) {}
+
+SequenceCache::~SequenceCache() {
+  for (HeadCache& head : heads_) head.truncate(0, *pool_);
+}
+
+std::int64_t SequenceCache::entries(int layer) const {
+  std::int64_t sum = 0;
+  for (int h = 0; h < kv_heads_; ++h) sum += head(layer, h).rows() + pending_;
+  return sum;
+}
+
+std::int32_t SequenceCache::widest_layer() const {
+  std::int64_t most = 0;
+  for (int layer = 0; layer < layers_; ++layer) most = std::max(most, entries(layer));
+  return static_cast<std::int32_t>((most + kv_heads_ - 1) / kv_heads_);
+}
+
+Status SequenceCache::reserve(std::int32_t count, bool exclusive) {
+  assert(pending_ == 0);
+  std::size_t pages = 0;
+  for (const HeadCache& head : heads_) pages += head.pages_to_append(count, exclusive);
+  std::vector<Page*> fresh;
+  KEYNEST_TRY(pool_->allocate(pages, fresh));
+  for (HeadCache& head : heads_) head.reserve(count, exclusive, fresh, *pool_);
+  // The other holder of a shared page may have let go meanwhile; copies that were not needed go back.
+  for (Page* page : fresh) pool_->release(page);
+  pending_ = count;
+  return {};
+}
+
+void SequenceCache::commit() {
+  for (HeadCache& head : heads_) head.commit(pending_);
+  pending_ = 0;
+}
+
+void SequenceCache::cancel() {
+  pending_ = 0;
+  for (HeadCache& head : heads_) head.truncate(head.rows(), *pool_);
+}
+
+LayerEviction SequenceCache::plan(int layer, std::span<const std::vector<Row>> kept) const {
+  LayerEviction eviction;
+  eviction.layer = layer;
+  for (const std::vector<Row>& rows : kept) {
+    eviction.kept.push_back(static_cast<std::int32_t>(rows.size()));
+    eviction.moves.push_back(moves_to_keep(rows));
+  }
+  eviction.fresh.resize(kept.size());
+  return eviction;
+}
+
+Status SequenceCache::prepare(std::span<LayerEviction*> evictions) {
+  std::size_t total = 0;
+  for (const LayerEviction* e : evictions) {
+    for (int h = 0; h < kv_heads_; ++h) {
+      total += head(e->layer, h).pages_to_apply(e->moves[static_cast<std::size_t>(h)]);
+    }
+  }
+  std::vector<Page*> fresh;
+  KEYNEST_TRY(pool_->allocate(total, fresh));
+  for (LayerEviction* e : evictions) {
+    for (int h = 0; h < kv_heads_; ++h) {
+      const auto i = static_cast<std::size_t>(h);
+      const std::size_t count = std::min(fresh.size(), head(e->layer, h).pages_to_apply(e->moves[i]));
+      e->fresh[i].assign(fresh.end() - static_cast<std::ptrdiff_t>(count), fresh.end());
+      fresh.resize(fresh.size() - count);
+    }
+  }
+  for (Page* page : fresh) pool_->release(page);
+  return {};
+}
+
+void SequenceCache::apply(LayerEviction& eviction, int kv_head) {
+  const auto i = static_cast<std::size_t>(kv_head);
+  heads_[index(eviction.layer, kv_head)].apply(eviction.kept[i], eviction.moves[i], eviction.fresh[i],
+                                               *pool_);
+  for (Page* page : eviction.fresh[i]) pool_->release(page);
+  eviction.fresh[i].clear();
+}
+
+void SequenceCache::truncate(int layer, int kv_head, std::int32_t rows) {
+  heads_[index(layer, kv_head)].truncate(rows, *pool_);
+}
+
+SequenceCache SequenceCache::fork() const {
+  assert(pending_ == 0);
+  SequenceCache copy(pool_, layers_, kv_heads_);
+  for (std::size_t i = 0; i < heads_.size(); ++i) copy.heads_[i] = heads_[i].share(*pool_);
+  return copy;
+}
+
+}  // namespace keynest
