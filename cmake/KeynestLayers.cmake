@@ -24,6 +24,10 @@ function(keynest_library)
   endforeach()
   target_include_directories(keynest PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                              $<INSTALL_INTERFACE:include>)
-  target_link_libraries(keynest PUBLIC $<BUILD_INTERFACE:keynest_engine_libs> $<BUILD_INTERFACE:PkgConfig::HWY>
-                        Threads::Threads $<BUILD_INTERFACE:keynest_flags>)
+  target_compile_features(keynest PUBLIC cxx_std_20)
+  # An installed keynest finds the engine and Highway again in keynest-config.cmake.
+  target_link_libraries(keynest PUBLIC Threads::Threads
+                        $<BUILD_INTERFACE:keynest_engine_libs> $<INSTALL_INTERFACE:keynest::engine>
+                        $<BUILD_INTERFACE:PkgConfig::HWY> $<INSTALL_INTERFACE:keynest::highway>
+                        $<BUILD_INTERFACE:keynest_sanitizers>)
 endfunction()
