@@ -13,22 +13,22 @@
 namespace keynest {
 
 struct ModelOptions {
-  bool use_mmap = true;   ///< map weights from the file; false reads them into memory
-  bool repack = true;     ///< place weights in ggml's repacked / AMX buffers where it offers them for their type
+  bool use_mmap = true;  ///< map weights from the file; false reads them into memory
+  bool repack = true;  ///< place weights in ggml's repacked / AMX buffers where it offers them for their type
 };
 
 /// What a user may want to know about a model.
 struct ModelInfo {
   std::string path, name, architecture;
   std::int32_t layers = 0, heads = 0, kv_heads = 0, head_dim = 0, vocabulary = 0;
-  std::int32_t trained_context = 0;          ///< tokens
-  std::vector<std::int32_t> layer_windows;   ///< per layer: 0 = global attention, else the sliding window
+  std::int32_t trained_context = 0;         ///< tokens
+  std::vector<std::int32_t> layer_windows;  ///< per layer: 0 = global attention, else the sliding window
   std::size_t weight_bytes = 0;
 };
 
 /// One turn of a conversation.
 struct ChatMessage {
-  std::string role;      ///< "system", "user" or "assistant"
+  std::string role;  ///< "system", "user" or "assistant"
   std::string content;
 };
 
@@ -42,8 +42,8 @@ class Model {
 
   virtual const ModelInfo& info() const = 0;
 
-  /// Text to tokens. Any bytes are accepted, valid UTF-8 or not. `add_special`: the vocabulary's BOS/EOS as it
-  /// asks for them; `parse_special`: read "<|im_start|>" and the like as control tokens.
+  /// Text to tokens. Any bytes are accepted, valid UTF-8 or not. `add_special`: the vocabulary's BOS/EOS as
+  /// it asks for them; `parse_special`: read "<|im_start|>" and the like as control tokens.
   virtual std::vector<Token> tokenize(std::string_view text, bool add_special, bool parse_special) const = 0;
 
   /// The bytes of one token (may be part of a UTF-8 character). Control tokens are empty unless `special`.
@@ -55,9 +55,10 @@ class Model {
   /// The template inside the file, or empty.
   virtual std::string chat_template() const = 0;
 
-  /// Renders messages with `chat_template` (a template text or the name of a built-in one, e.g. "chatml"; empty: the
-  /// file's own, else chatml). Errors: unknown template; the message lists the built-in names.
-  virtual Result<std::string> apply_chat_template(const std::vector<ChatMessage>& messages, bool add_assistant,
+  /// Renders messages with `chat_template` (a template text or the name of a built-in one, e.g. "chatml";
+  /// empty: the file's own, else chatml). Errors: unknown template; the message lists the built-in names.
+  virtual Result<std::string> apply_chat_template(const std::vector<ChatMessage>& messages,
+                                                  bool add_assistant,
                                                   const std::string& chat_template = {}) const = 0;
 };
 

@@ -10,15 +10,15 @@ namespace keynest {
 
 /// What kind of failure this is; the message says what was given, what is allowed and what to do.
 enum class ErrorCode {
-  kInvalidArgument,   ///< a value the caller chose is not allowed
-  kInvalidFile,       ///< a file is missing, damaged or not what it should be
-  kUnsupported,       ///< well-formed, but not something keynest can do
-  kOutOfMemory,       ///< the page pool, or the machine, cannot hold it
-  kNonFinite,         ///< NaN or infinity where a number is needed
-  kRefused,           ///< the state of the session does not allow it (e.g. rollback past an eviction)
-  kCancelled,         ///< stopped by the caller
-  kIo,                ///< reading or writing failed
-  kInternal,          ///< a bug in keynest
+  kInvalidArgument,  ///< a value the caller chose is not allowed
+  kInvalidFile,      ///< a file is missing, damaged or not what it should be
+  kUnsupported,      ///< well-formed, but not something keynest can do
+  kOutOfMemory,      ///< the page pool, or the machine, cannot hold it
+  kNonFinite,        ///< NaN or infinity where a number is needed
+  kRefused,          ///< the state of the session does not allow it (e.g. rollback past an eviction)
+  kCancelled,        ///< stopped by the caller
+  kIo,               ///< reading or writing failed
+  kInternal,         ///< a bug in keynest
 };
 
 /// An error value.
@@ -76,8 +76,7 @@ inline Error invalid_argument(std::string message) {
 }  // namespace keynest
 
 /// Returns the error of a Status or Result expression to the caller, if it is one.
-#define KEYNEST_TRY(expression)                              \
-  do {                                                       \
-    if (auto keynest_status = (expression); !keynest_status) \
-      return keynest_status.error();                         \
+#define KEYNEST_TRY(expression)                                                             \
+  do {                                                                                      \
+    if (auto keynest_status = (expression); !keynest_status) return keynest_status.error(); \
   } while (false)

@@ -30,23 +30,26 @@ struct Budget {
 };
 
 struct SessionOptions {
-  PolicySpec policy;                 ///< default keydiff
-  Budget budget;                     ///< unbounded: the policy never evicts
-  std::int32_t block = 128;          ///< B, prompt tokens between two evictions
-  std::int32_t decode_block = 0;     ///< generated tokens between two evictions; 0 = block (amortised), 1 = every token
-  int threads = 0;                   ///< 0 = all cores
+  PolicySpec policy;         ///< default keydiff
+  Budget budget;             ///< unbounded: the policy never evicts
+  std::int32_t block = 128;  ///< B, prompt tokens between two evictions
+  std::int32_t decode_block =
+      0;            ///< generated tokens between two evictions; 0 = block (amortised), 1 = every token
+  int threads = 0;  ///< 0 = all cores
   KvType kv_type = KvType::kF16;
-  std::size_t cache_limit = 0;       ///< bytes the page pool may hold; 0 = what the machine has free
+  std::size_t cache_limit = 0;  ///< bytes the page pool may hold; 0 = what the machine has free
 };
 
 struct SamplingOptions {
-  float temperature = 0.0f;          ///< 0 = greedy
-  std::int32_t top_k = 40;           ///< 0 = off
-  float top_p = 0.95f;               ///< 1 = off
-  float min_p = 0.05f;               ///< 0 = off
-  float repeat_penalty = 1.0f;       ///< 1 = off
-  std::int32_t repeat_last = 64;     ///< tokens the penalty looks back
-  std::uint32_t seed = 0;            ///< same seed, same text
+  float temperature = 0.0f;       ///< 0 = greedy
+  std::int32_t top_k = 40;        ///< 0 = off
+  float top_p = 0.95f;            ///< 1 = off
+  float min_p = 0.05f;            ///< 0 = off
+  float repeat_penalty = 1.0f;    ///< 1 = off
+  std::int32_t repeat_last = 64;  ///< tokens the penalty looks back
+  std::uint32_t seed = 0;         ///< same seed, same text
+
+  bool operator==(const SamplingOptions&) const = default;
 };
 
 /// Tells of progress on a prompt; return false to stop at this block (the session stays usable).
@@ -55,14 +58,15 @@ using ProgressCallback = std::function<bool(std::int64_t done, std::int64_t tota
 /// Not thread-safe; forks and sessions on the same model may run on different threads.
 class Session {
  public:
-  /// Errors: budget 0, budget below the policy's pins, budget larger than memory, block 0, block above the trained
-  /// context, unsupported KV type for the head size.
-  static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Model> model, const SessionOptions& options);
+  /// Errors: budget 0, budget below the policy's pins, budget larger than memory, block 0, block above the
+  /// trained context, unsupported KV type for the head size.
+  static Result<std::unique_ptr<Session>> create(std::shared_ptr<const Model> model,
+                                                 const SessionOptions& options);
   virtual ~Session() = default;
 
-  /// Processes prompt tokens block by block, evicting as the policy's schedule says; logits of the last one are ready
-  /// afterwards. Errors: empty prompt, token out of the vocabulary, pool exhausted, kCancelled; each leaves the session
-  /// as it was after the last completed block.
+  /// Processes prompt tokens block by block, evicting as the policy's schedule says; logits of the last one
+  /// are ready afterwards. Errors: empty prompt, token out of the vocabulary, pool exhausted, kCancelled;
+  /// each leaves the session as it was after the last completed block.
   virtual Status prefill(std::span<const Token> tokens, const ProgressCallback& progress = {}) = 0;
 
   /// Processes one generated token; logits of it are ready afterwards.
@@ -73,7 +77,8 @@ class Session {
 
   /// Logits of every token of a prompt, as `prefill` would process it, handed out block by block: `sink` gets
   /// [count, vocabulary] for tokens first .. first+count-1.
-  using LogitsSink = std::function<void(std::int64_t first, std::int32_t count, std::span<const float> logits)>;
+  using LogitsSink =
+      std::function<void(std::int64_t first, std::int32_t count, std::span<const float> logits)>;
   virtual Status prefill_with_logits(std::span<const Token> tokens, const LogitsSink& sink) = 0;
 
   /// Picks a token from logits(); successive calls with the same options continue one random sequence.
@@ -82,13 +87,14 @@ class Session {
   /// A second session that shares this one's pages until either writes to them (copy on write).
   virtual Result<std::unique_ptr<Session>> fork() const = 0;
 
-  /// Forgets the tokens from `position` on. Errors: kRefused when an eviction happened at or after that position.
+  /// Forgets the tokens from `position` on. Errors: kRefused when an eviction happened at or after that
+  /// position.
   virtual Status rollback(Position position) = 0;
 
   /// Positions of the entries one KV head holds, ascending.
   virtual std::vector<Position> kept(int layer, int kv_head) const = 0;
 
-  virtual std::int64_t seen() const = 0;      ///< tokens seen = next position
+  virtual std::int64_t seen() const = 0;  ///< tokens seen = next position
   virtual Stats stats() const = 0;
 };
 

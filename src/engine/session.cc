@@ -1,0 +1,356 @@
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "engine/budget.h"
+#include "engine/session_impl.h"
+
+namespace keynest {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+Status check_options(const SessionOptions& options, const ModelInfo& info) {
+  if (options.block < 1 || options.block > info.trained_context) {
+    return invalid_argument("block " + std::to_string(options.block) + " is not allowed: give 1 to " +
+                            std::to_string(info.trained_context) + " (the model's trained context)");
+  }
+  if (options.decode_block < 0 || options.decode_block > options.block) {
+    return invalid_argument("decode block " + std::to_string(options.decode_block) +
+                            " is not allowed: give 1 (evict after every token) to " +
+                            std::to_string(options.block) + " (the block), or 0 for the block");
+  }
+  if (options.threads < 0 || options.threads > 512) {
+    return invalid_argument("threads " + std::to_string(options.threads) +
+                            " is not allowed: give 1 to 512, or 0 for all");
+  }
+  return {};
+}
+
+Status check_kv_type(KvType type, int head_dim) {
+  const int unit = type == KvType::kQ8_0 ? 32 : 8;
+  if (head_dim % unit == 0) return {};
+  return Error{ErrorCode::kUnsupported, "the model's head size " + std::to_string(head_dim) +
+                                            " is no multiple of " + std::to_string(unit) +
+                                            ", which this KV type needs: choose another"};
+}
+
+/// A budget given in entries or bytes must fit into memory before anything is loaded into it.
+Status check_memory(std::int32_t budget, const Hparams& hparams, const PageLayout& layout, std::int32_t block,
+                    bool ragged, std::size_t limit) {
+  const std::size_t needed = cache_bytes(hparams, layout, budget, block, ragged);
+  if (needed <= limit) return {};
+  return Error{ErrorCode::kOutOfMemory,
+               "a budget of " + std::to_string(budget) + " entries per head and a block of " +
+                   std::to_string(block) + " take " + std::to_string(needed) + " bytes of cache, but " +
+                   std::to_string(limit) +
+                   " are available: use a smaller budget or block, or raise the cache limit"};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Session>> Session::create(std::shared_ptr<const Model> model,
+                                                 const SessionOptions& options) {
+  auto graph_model = std::dynamic_pointer_cast<const GraphModel>(std::move(model));
+  if (!graph_model) return invalid_argument("a session needs a model that Model::load returned");
+  return SessionImpl::create(std::move(graph_model), options);
+}
+
+Result<std::unique_ptr<Session>> SessionImpl::create(std::shared_ptr<const GraphModel> model,
+                                                     SessionOptions options) {
+  const Hparams& hparams = model->hparams();
+  KEYNEST_TRY(check_options(options, model->info()));
+  KEYNEST_TRY(check_kv_type(options.kv_type, hparams.head_dim));
+  if (options.threads == 0) options.threads = default_threads();
+  if (options.decode_block == 0) options.decode_block = options.block;
+  if (options.cache_limit == 0) options.cache_limit = available_memory();
+
+  auto evictor = Evictor::create(
+      options.policy, {hparams.layers, hparams.kv_heads, hparams.heads / hparams.kv_heads, hparams.head_dim});
+  if (!evictor) return evictor.error();
+  const PageLayout layout =
+      PageLayout::make(options.kv_type, hparams.head_dim, (*evictor)->needs().row_state);
+  auto pool = std::make_shared<PagePool>(layout, options.cache_limit);
+  auto executor = Executor::create(model, *evictor, options.threads);
+  if (!executor) return executor.error();
+
+  Sequence sequence{SequenceCache(pool, hparams.layers, hparams.kv_heads), {}, {}, 0, 0, 0};
+  for (int i = 0; i < hparams.layers; ++i) sequence.states.push_back((*evictor)->new_state());
+  std::unique_ptr<SessionImpl> session(new SessionImpl(std::move(model), std::move(options), *evictor,
+                                                       *executor, std::move(pool), std::move(sequence)));
+  // A share of the prompt waits for the prompt; everything else is checked now.
+  if (session->options_.budget.unit != Budget::Unit::kShare) KEYNEST_TRY(session->settle_budget(0));
+  return std::unique_ptr<Session>(std::move(session));
+}
+
+SessionImpl::SessionImpl(std::shared_ptr<const GraphModel> model, SessionOptions options,
+                         std::shared_ptr<const Evictor> evictor, std::shared_ptr<Executor> executor,
+                         std::shared_ptr<PagePool> pool, Sequence sequence)
+    : model_(std::move(model)),
+      options_(std::move(options)),
+      evictor_(std::move(evictor)),
+      executor_(std::move(executor)),
+      pool_(std::move(pool)),
+      sequence_(std::move(sequence)) {
+  const auto layers = static_cast<std::size_t>(model_->hparams().layers);
+  stats_.cache.peak_entries_per_layer.resize(layers);
+  stats_.cache.entries_per_layer.resize(layers);
+}
+
+// ---------------------------------------------------------------------------------------- budget
+
+Status SessionImpl::settle_budget(std::int64_t prompt) {
+  if (budget_settled_) return {};
+  const Hparams& hparams = model_->hparams();
+  const bool ragged = options_.policy.heads == HeadAllocation::kAdaptive;
+  auto budget = resolve_budget(options_.budget, hparams, pool_->layout(), options_.block, ragged, prompt);
+  if (!budget) return budget.error();
+  std::vector<std::int32_t> budgets;
+  if (*budget > 0 && evictor_->evicts()) {
+    KEYNEST_TRY(
+        check_memory(*budget, hparams, pool_->layout(), options_.block, ragged, options_.cache_limit));
+    auto layers = evictor_->layer_budgets(*budget, static_cast<std::int32_t>(prompt));
+    if (!layers) return layers.error();
+    budgets = std::move(layers).value();
+  }
+  budget_ = *budget;
+  sequence_.budgets = std::move(budgets);
+  // Layer budgets may depend on the prompt's length, so an empty promise is renewed by the first prompt.
+  budget_settled_ = prompt > 0;
+  return {};
+}
+
+/// Without eviction during the prompt all of it has to fit.
+Status SessionImpl::check_room(std::int64_t prompt) const {
+  if (bounded() && options_.policy.schedule == Schedule::kBlock) return {};
+  const std::int64_t entries = sequence_.cache.widest_layer() + prompt;
+  const std::size_t needed = cache_bytes(model_->hparams(), pool_->layout(), entries, 0, false);
+  if (needed <= pool_->byte_limit()) return {};
+  return Error{ErrorCode::kOutOfMemory, "a prompt of " + std::to_string(prompt) +
+                                            " tokens kept whole takes " + std::to_string(needed) +
+                                            " bytes of cache, but the limit is " +
+                                            std::to_string(pool_->byte_limit()) +
+                                            ": set a budget with schedule=block, or raise the cache limit"};
+}
+
+// ---------------------------------------------------------------------------------------- processing
+
+Status SessionImpl::check_tokens(std::span<const Token> tokens) const {
+  if (tokens.empty()) return invalid_argument("the prompt is empty: give at least one token");
+  const std::int32_t vocabulary = model_->hparams().vocabulary;
+  for (const Token token : tokens) {
+    if (token < 0 || token >= vocabulary) {
+      return invalid_argument("token " + std::to_string(token) +
+                              " is not in the vocabulary: allowed are 0 to " +
+                              std::to_string(vocabulary - 1));
+    }
+  }
+  constexpr std::int64_t kMostTokens = 1 << 30;
+  if (sequence_.seen + static_cast<std::int64_t>(tokens.size()) > kMostTokens) {
+    return invalid_argument("a session takes at most 2^30 tokens");
+  }
+  return {};
+}
+
+/// The whole block, or what the bound N + B leaves: after decoding, heads may hold more than N.
+std::int32_t SessionImpl::next_block(std::int64_t left) const {
+  std::int64_t tokens = std::min<std::int64_t>(left, options_.block);
+  if (bounded() && options_.policy.schedule == Schedule::kBlock) {
+    for (int layer = 0; layer < sequence_.cache.layers(); ++layer) {
+      const std::int64_t most =
+          std::int64_t{sequence_.budgets[static_cast<std::size_t>(layer)]} + options_.block;
+      const std::int64_t heads = sequence_.cache.kv_heads();
+      const std::int64_t room = (heads * most - sequence_.cache.entries(layer)) / heads;
+      if (model_->hparams().layer_windows[static_cast<std::size_t>(layer)] == 0)
+        tokens = std::min(tokens, room);
+    }
+  }
+  return static_cast<std::int32_t>(std::max<std::int64_t>(tokens, 1));
+}
+
+Status SessionImpl::process(std::span<const Token> tokens, bool all_logits,
+                            const BlockCallback& after_block) {
+  KEYNEST_TRY(check_tokens(tokens));
+  const auto total = static_cast<std::int64_t>(tokens.size());
+  KEYNEST_TRY(settle_budget(total));
+  KEYNEST_TRY(check_room(total));
+  sequence_.announced = static_cast<std::int32_t>(sequence_.seen + total);
+  logits_.clear();
+  const Clock::time_point start = Clock::now();
+  for (std::int64_t done = 0; done < total;) {
+    const std::int32_t count = next_block(total - done);
+    const bool last = done + count == total;
+    StepInput input;
+    input.tokens = tokens.subspan(static_cast<std::size_t>(done), static_cast<std::size_t>(count));
+    input.outputs = all_logits ? count : last ? 1 : 0;
+    input.evict = options_.policy.schedule == Schedule::kBlock || last;
+    KEYNEST_TRY(step(input));
+    done += count;
+    stats_.prompt_tokens += count;
+    stats_.prefill_seconds += seconds_since(start) - stats_.ttft_seconds;
+    stats_.ttft_seconds = seconds_since(start);
+    if (!after_block(done, count) && !last) {
+      return Error{ErrorCode::kCancelled, "stopped after " + std::to_string(done) + " of " +
+                                              std::to_string(total) + " prompt tokens"};
+    }
+  }
+  pool_->trim();
+  return {};
+}
+
+Status SessionImpl::prefill(std::span<const Token> tokens, const ProgressCallback& progress) {
+  const auto total = static_cast<std::int64_t>(tokens.size());
+  stats_.ttft_seconds = 0;
+  return process(tokens, false,
+                 [&](std::int64_t done, std::int32_t) { return !progress || progress(done, total); });
+}
+
+Status SessionImpl::prefill_with_logits(std::span<const Token> tokens, const LogitsSink& sink) {
+  stats_.ttft_seconds = 0;
+  const auto vocabulary = static_cast<std::size_t>(model_->hparams().vocabulary);
+  const Status status = process(tokens, true, [&](std::int64_t done, std::int32_t count) {
+    sink(done - count, count, logits_);
+    logits_.erase(logits_.begin(), logits_.end() - static_cast<std::ptrdiff_t>(vocabulary));
+    return true;
+  });
+  return status;
+}
+
+bool SessionImpl::decode_eviction_due() const {
+  const Hparams& hparams = model_->hparams();
+  for (int layer = 0; layer < hparams.layers; ++layer) {
+    const auto i = static_cast<std::size_t>(layer);
+    const bool windowed = hparams.layer_windows[i] > 0;
+    if (!windowed && (!bounded() || options_.policy.decode == DecodeMode::kAppend)) continue;
+    std::int64_t most = windowed ? hparams.layer_windows[i] : sequence_.budgets[i];
+    if (windowed && bounded()) most = std::min<std::int64_t>(most, sequence_.budgets[i]);
+    const std::int64_t heads = hparams.kv_heads;
+    // The token that is about to be appended counts.
+    if (sequence_.cache.entries(layer) + heads >= heads * (most + options_.decode_block)) return true;
+  }
+  return false;
+}
+
+Status SessionImpl::decode(Token token) {
+  KEYNEST_TRY(check_tokens({&token, 1}));
+  if (!budget_settled_) KEYNEST_TRY(settle_budget(1));
+  const Clock::time_point start = Clock::now();
+  StepInput input;
+  input.tokens = {&token, 1};
+  input.outputs = 1;
+  input.evict = decode_eviction_due();
+  KEYNEST_TRY(step(input));
+  stats_.decode_seconds += seconds_since(start);
+  ++stats_.generated_tokens;
+  return {};
+}
+
+Status SessionImpl::step(const StepInput& given) {
+  StepInput input = given;
+  input.sequence = &sequence_;
+  const bool stateful = evictor_->needs().row_state > 0;
+  KEYNEST_TRY(sequence_.cache.reserve(static_cast<std::int32_t>(input.tokens.size()), stateful));
+  record_entries();
+  StepTimes times;
+  const Status status = executor_->run(input, logits_, times);
+  if (!status) {
+    sequence_.cache.cancel();
+    return status;
+  }
+  sequence_.seen += static_cast<std::int32_t>(input.tokens.size());
+  if (times.evictions > 0) sequence_.last_eviction = sequence_.seen;
+  stats_.attention_seconds += times.attention_seconds;
+  stats_.evict_seconds += times.evict_seconds;
+  stats_.evictions += times.evictions;
+  return {};
+}
+
+void SessionImpl::record_entries() {
+  for (int layer = 0; layer < sequence_.cache.layers(); ++layer) {
+    auto& peak = stats_.cache.peak_entries_per_layer[static_cast<std::size_t>(layer)];
+    peak = std::max(peak, sequence_.cache.entries(layer));
+  }
+}
+
+// ---------------------------------------------------------------------------------------- fork, rollback,
+// report
+
+Result<std::unique_ptr<Session>> SessionImpl::fork() const {
+  Sequence copy{sequence_.cache.fork(), sequence_.states,    sequence_.budgets,
+                sequence_.seen,         sequence_.announced, sequence_.last_eviction};
+  std::unique_ptr<SessionImpl> session(
+      new SessionImpl(model_, options_, evictor_, executor_, pool_, std::move(copy)));
+  session->logits_ = logits_;
+  session->budget_ = budget_;
+  session->budget_settled_ = budget_settled_;
+  session->stats_ = stats_;
+  return std::unique_ptr<Session>(std::move(session));
+}
+
+Status SessionImpl::rollback(Position position) {
+  const std::int32_t target = to_int(position);
+  if (target < 0 || target > sequence_.seen) {
+    return invalid_argument("cannot roll back to position " + std::to_string(target) +
+                            ": the session has seen " + std::to_string(sequence_.seen) + " tokens");
+  }
+  if (target < sequence_.last_eviction) {
+    return Error{ErrorCode::kRefused, "cannot roll back to position " + std::to_string(target) +
+                                          ": entries were evicted at position " +
+                                          std::to_string(sequence_.last_eviction) +
+                                          " and are gone; the earliest position is that one"};
+  }
+  const std::int32_t dropped = sequence_.seen - target;
+  for (int layer = 0; layer < sequence_.cache.layers(); ++layer) {
+    for (int head = 0; head < sequence_.cache.kv_heads(); ++head) {
+      // Since the last eviction every token added one row to the end of every head.
+      sequence_.cache.truncate(layer, head, sequence_.cache.head(layer, head).rows() - dropped);
+    }
+  }
+  sequence_.seen = target;
+  if (dropped > 0) logits_.clear();
+  return {};
+}
+
+std::vector<Position> SessionImpl::kept(int layer, int kv_head) const {
+  const HeadRows rows = sequence_.cache.rows(layer, kv_head);
+  std::vector<Position> positions;
+  for (std::int32_t r = 0; r < rows.rows; ++r) positions.push_back(rows.position(Row{r}));
+  std::sort(positions.begin(), positions.end());
+  return positions;
+}
+
+Stats SessionImpl::stats() const {
+  Stats stats = stats_;
+  const Hparams& hparams = model_->hparams();
+  const PageLayout& layout = pool_->layout();
+  stats.policy = evictor_->spec().print();
+  stats.budget = budget_;
+  stats.block = options_.block;
+  stats.threads = options_.threads;
+  stats.simd_target = simd_target();
+  stats.cache.bytes = pool_->bytes();
+  stats.cache.peak_bytes = pool_->peak_bytes();
+  stats.cache.page_bytes = layout.bytes;
+  stats.cache.full_bytes =
+      static_cast<std::size_t>(sequence_.seen) * static_cast<std::size_t>(hparams.layers) *
+      static_cast<std::size_t>(hparams.kv_heads) * 2 * row_bytes(layout.type, layout.head_dim);
+  stats.cache.seen = sequence_.seen;
+  for (int layer = 0; layer < hparams.layers; ++layer) {
+    stats.cache.entries_per_layer[static_cast<std::size_t>(layer)] = sequence_.cache.entries(layer);
+  }
+  return stats;
+}
+
+std::string version_text() {
+  return std::string("keynest ") + KEYNEST_VERSION + " (SIMD target " + simd_target() + ", llama.cpp " +
+         llama_version() + ")";
+}
+
+}  // namespace keynest

@@ -1,0 +1,63 @@
+// The session behind keynest::Session: when to evict, how large a block may be, and what is reported.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "engine/executor.h"
+#include "engine/sampler.h"
+#include "engine/step.h"
+#include "keynest/session.h"
+#include "model/graph.h"
+
+namespace keynest {
+
+class SessionImpl final : public Session {
+ public:
+  static Result<std::unique_ptr<Session>> create(std::shared_ptr<const GraphModel> model,
+                                                 SessionOptions options);
+
+  Status prefill(std::span<const Token> tokens, const ProgressCallback& progress) override;
+  Status prefill_with_logits(std::span<const Token> tokens, const LogitsSink& sink) override;
+  Status decode(Token token) override;
+  std::span<const float> logits() const override { return logits_; }
+  Token sample(const SamplingOptions& options) override { return sampler_.sample(logits_, options); }
+  Result<std::unique_ptr<Session>> fork() const override;
+  Status rollback(Position position) override;
+  std::vector<Position> kept(int layer, int kv_head) const override;
+  std::int64_t seen() const override { return sequence_.seen; }
+  Stats stats() const override;
+
+ private:
+  SessionImpl(std::shared_ptr<const GraphModel> model, SessionOptions options,
+              std::shared_ptr<const Evictor> evictor, std::shared_ptr<Executor> executor,
+              std::shared_ptr<PagePool> pool, Sequence sequence);
+
+  /// Called for every block of a prompt after it was processed; false stops.
+  using BlockCallback = std::function<bool(std::int64_t done, std::int32_t count)>;
+
+  Status check_tokens(std::span<const Token> tokens) const;
+  Status settle_budget(std::int64_t prompt);
+  Status check_room(std::int64_t prompt) const;
+  Status process(std::span<const Token> tokens, bool all_logits, const BlockCallback& after_block);
+  Status step(const StepInput& input);
+  std::int32_t next_block(std::int64_t left) const;
+  bool decode_eviction_due() const;
+  bool bounded() const { return budget_ > 0 && evictor_->evicts(); }
+  void record_entries();
+
+  std::shared_ptr<const GraphModel> model_;
+  SessionOptions options_;
+  std::shared_ptr<const Evictor> evictor_;
+  std::shared_ptr<Executor> executor_;
+  std::shared_ptr<PagePool> pool_;
+  Sequence sequence_;
+  Sampler sampler_;
+  std::vector<float> logits_;
+  std::int32_t budget_ = 0;  // N; 0 = unbounded
+  bool budget_settled_ = false;
+  Stats stats_;
+};
+
+}  // namespace keynest
