@@ -5,8 +5,8 @@
 # A build that shares the engine of another one (presets dev, asan, tsan) names that one's engine package in
 # KEYNEST_ENGINE_REUSE: it is taken when it is there and was made from the same pinned archive.
 #
-# Sets KEYNEST_ENGINE_BUILT (the engine is part of this build and installed with keynest) and defines
-# keynest_engine_libs, what a target links to use the engine.
+# Defines keynest_engine_libs, what a target links to use the engine. Sets KEYNEST_ENGINE_PREFIX to the package's prefix,
+# or to nothing when the engine is part of this build (and installed with keynest).
 
 set(KEYNEST_LLAMA_PACKAGE "" CACHE PATH "Prefix of an installed llama.cpp with ggml")
 set(KEYNEST_LLAMA_CPP_DIR "" CACHE PATH "Source folder of llama.cpp")
@@ -23,7 +23,7 @@ macro(keynest_engine_from_package)
       "Give the prefix that llama.cpp was installed to (the folder above lib/cmake/llama), or unset both to let "
       "keynest fetch and build its pinned version.")
   endif()
-  set(KEYNEST_ENGINE_BUILT OFF)
+  get_filename_component(KEYNEST_ENGINE_PREFIX "${llama_DIR}/../../.." ABSOLUTE)
   set(keynest_engine_targets llama ggml::ggml ggml::ggml-cpu ggml::ggml-base)
   message(STATUS "keynest: engine from the package in ${llama_DIR}")
 endmacro()
@@ -34,7 +34,7 @@ macro(keynest_engine_from_source folder)
                         "KEYNEST_LLAMA_CPP_DIR must name the top folder of llama.cpp's sources.")
   endif()
   set(KEYNEST_LLAMA_SOURCE "${folder}")
-  set(KEYNEST_ENGINE_BUILT ON)
+  set(KEYNEST_ENGINE_PREFIX "")
   set(keynest_engine_targets llama ggml ggml-cpu ggml-base)
   message(STATUS "keynest: engine built from ${folder}")
   add_subdirectory(${PROJECT_SOURCE_DIR}/cmake/engine ${PROJECT_BINARY_DIR}/_engine/build SYSTEM)
