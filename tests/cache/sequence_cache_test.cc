@@ -1,0 +1,206 @@
+#include "cache/sequence_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+
+#include "kernels/rows.h"
+
+namespace keynest {
+namespace {
+
+constexpr int kHeadDim = 16;
+constexpr int kLayers = 2;
+constexpr int kHeads = 3;
+
+std::shared_ptr<PagePool> make_pool(std::size_t pages = 1000) {
+  const PageLayout layout = PageLayout::make(KvType::kF32, kHeadDim, 1);
+  return std::make_shared<PagePool>(layout, pages * layout.bytes);
+}
+
+/// Entries are recognisable: every number of key and value follows from layer, head and position.
+float key_of(int layer, int head, int position, int dim) {
+  return static_cast<float>(position * 100 + layer * 40 + head * 10) + static_cast<float>(dim) / 64;
+}
+
+void write_block(SequenceCache& cache, int first_position, int count) {
+  for (int layer = 0; layer < cache.layers(); ++layer) {
+    for (int head = 0; head < cache.kv_heads(); ++head) {
+      std::vector<float> keys, values;
+      std::vector<Position> positions;
+      for (int i = 0; i < count; ++i) {
+        for (int d = 0; d < kHeadDim; ++d) keys.push_back(key_of(layer, head, first_position + i, d));
+        for (int d = 0; d < kHeadDim; ++d) values.push_back(-key_of(layer, head, first_position + i, d));
+        positions.push_back(Position{first_position + i});
+      }
+      write_rows(cache.rows(layer, head), Row{cache.head(layer, head).rows()}, count, keys.data(), kHeadDim,
+                 values.data(), kHeadDim, positions.data());
+    }
+  }
+}
+
+void append(SequenceCache& cache, int first_position, int count) {
+  ASSERT_TRUE(cache.reserve(count));
+  write_block(cache, first_position, count);
+  cache.commit();
+}
+
+/// Every entry of a head is whole: key, value and position belong together. Returns its positions.
+std::set<int> check_head(const SequenceCache& cache, int layer, int head) {
+  std::set<int> positions;
+  const HeadRows rows = cache.rows(layer, head);
+  for (int r = 0; r < rows.rows; ++r) {
+    std::vector<float> key(kHeadDim), value(kHeadDim);
+    read_key(rows, Row{r}, key.data());
+    read_value(rows, Row{r}, value.data());
+    const int position = to_int(rows.position(Row{r}));
+    for (int d = 0; d < kHeadDim; ++d) {
+      EXPECT_EQ(key[static_cast<std::size_t>(d)], key_of(layer, head, position, d));
+      EXPECT_EQ(value[static_cast<std::size_t>(d)], -key_of(layer, head, position, d));
+    }
+    EXPECT_TRUE(positions.insert(position).second);
+  }
+  return positions;
+}
+
+/// Keeps a random subset in every head of a layer; returns the positions that must be left.
+std::vector<std::set<int>> evict_randomly(SequenceCache& cache, int layer, std::mt19937& random) {
+  std::vector<std::vector<Row>> kept(kHeads);
+  std::vector<std::set<int>> expected(kHeads);
+  for (int head = 0; head < kHeads; ++head) {
+    const auto h = static_cast<std::size_t>(head);
+    const unsigned share = random() % 101;
+    const HeadRows rows = cache.rows(layer, head);
+    for (int r = 0; r < rows.rows; ++r) {
+      if (random() % 100 < share) {
+        kept[h].push_back(Row{r});
+        expected[h].insert(to_int(rows.position(Row{r})));
+      }
+    }
+  }
+  LayerEviction eviction = cache.plan(layer, kept);
+  std::vector<LayerEviction*> all{&eviction};
+  EXPECT_TRUE(cache.prepare(all));
+  for (int head = 0; head < kHeads; ++head) cache.apply(eviction, head);
+  return expected;
+}
+
+TEST(MovesToKeep, FillsHolesFromTheTail) {
+  const std::vector<Row> kept{Row{0}, Row{2}, Row{5}, Row{7}};
+  const auto moves = moves_to_keep(kept);
+  ASSERT_EQ(moves.size(), 2u);
+  EXPECT_EQ(moves[0].from, Row{5});
+  EXPECT_EQ(moves[0].to, Row{1});
+  EXPECT_EQ(moves[1].from, Row{7});
+  EXPECT_EQ(moves[1].to, Row{3});
+  EXPECT_TRUE(moves_to_keep({}).empty());
+}
+
+TEST(SequenceCache, RandomAppendsAndEvictionsKeepEntriesWhole) {
+  std::mt19937 random(1);
+  auto pool = make_pool();
+  {
+    SequenceCache cache(pool, kLayers, kHeads);
+    int position = 0;
+    for (int round = 0; round < 60; ++round) {
+      const int count = 1 + static_cast<int>(random() % 150);
+      append(cache, position, count);
+      position += count;
+      for (int layer = 0; layer < kLayers; ++layer) {
+        const auto expected = evict_randomly(cache, layer, random);
+        for (int head = 0; head < kHeads; ++head) {
+          EXPECT_EQ(check_head(cache, layer, head), expected[static_cast<std::size_t>(head)]);
+        }
+      }
+    }
+    std::size_t pages = 0;
+    for (int layer = 0; layer < kLayers; ++layer) {
+      for (int head = 0; head < kHeads; ++head) {
+        pages += static_cast<std::size_t>((cache.head(layer, head).rows() + kPageRows - 1) / kPageRows);
+      }
+    }
+    EXPECT_EQ(pool->pages_in_use(), pages) << "at most one page of a head is partly empty";
+  }
+  EXPECT_EQ(pool->pages_in_use(), 0u);
+}
+
+TEST(SequenceCache, CancelledAndRefusedStepsLeaveNoTrace) {
+  auto pool = make_pool(kLayers * kHeads * 3);
+  SequenceCache cache(pool, kLayers, kHeads);
+  append(cache, 0, 100);
+  const std::size_t before = pool->bytes();
+  ASSERT_TRUE(cache.reserve(90));
+  write_block(cache, 100, 90);
+  cache.cancel();
+  EXPECT_EQ(pool->bytes(), before);
+  const Status refused = cache.reserve(200);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(pool->bytes(), before);
+  EXPECT_EQ(check_head(cache, 1, 2).size(), 100u);
+  append(cache, 100, 80);
+  EXPECT_EQ(check_head(cache, 1, 2).size(), 180u);
+}
+
+TEST(SequenceCache, ForksShareUntilWritten) {
+  std::mt19937 random(2);
+  auto pool = make_pool();
+  SequenceCache original(pool, kLayers, kHeads);
+  append(original, 0, 200);
+  const std::size_t alone = pool->bytes();
+  {
+    SequenceCache copy = original.fork();
+    EXPECT_EQ(pool->bytes(), alone) << "a fork shares every page";
+    append(copy, 200, 10);
+    EXPECT_EQ(pool->bytes(), alone + kLayers * kHeads * pool->layout().bytes)
+        << "only the last pages are copied";
+    append(original, 200, 70);
+    for (int layer = 0; layer < kLayers; ++layer) evict_randomly(copy, layer, random);
+    for (int layer = 0; layer < kLayers; ++layer) {
+      for (int head = 0; head < kHeads; ++head) {
+        EXPECT_EQ(check_head(original, layer, head).size(), 270u);
+        check_head(copy, layer, head);
+      }
+    }
+  }
+  EXPECT_EQ(pool->bytes(), alone + kLayers * kHeads * pool->layout().bytes)
+      << "270 rows take 5 pages instead of 4";
+}
+
+TEST(SequenceCache, ExclusiveReserveCopiesEverySharedPage) {
+  auto pool = make_pool();
+  SequenceCache original(pool, kLayers, kHeads);
+  append(original, 0, 128);
+  SequenceCache copy = original.fork();
+  ASSERT_TRUE(copy.reserve(1, true));
+  for (int layer = 0; layer < kLayers; ++layer) {
+    for (int head = 0; head < kHeads; ++head) {
+      const HeadRows rows = copy.rows(layer, head);
+      rows.state(0, 0)[5] = 7.0f;
+      EXPECT_NE(original.rows(layer, head).state(0, 0)[5], 7.0f);
+    }
+  }
+  copy.cancel();
+}
+
+TEST(SequenceCache, PreparingCopiesIsRefusedWhole) {
+  auto pool = make_pool(kLayers * kHeads * 2);
+  SequenceCache original(pool, kLayers, kHeads);
+  append(original, 0, 128);
+  SequenceCache copy = original.fork();
+  std::vector<std::vector<Row>> kept(kHeads);
+  for (auto& rows : kept) {
+    for (int r = 1; r < 128; ++r) rows.push_back(Row{r});
+  }
+  LayerEviction eviction = copy.plan(0, kept);
+  std::vector<LayerEviction*> all{&eviction};
+  const Status refused = copy.prepare(all);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(check_head(copy, 0, 0).size(), 128u);
+}
+
+}  // namespace
+}  // namespace keynest
