@@ -1,1 +1,64 @@
-int main(){return 0;}
+// The program: reads the command line, runs the chosen command.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "cli/commands.h"
+#include "cli/report.h"
+#include "keynest/session.h"
+
+namespace {
+
+using namespace keynest::cli;
+
+constexpr const char* kAbout =
+    "keynest runs language models on long inputs inside a fixed KV-cache budget: every layer and head keeps "
+    "only\n"
+    "the entries that matter most, so memory stays the same however long the prompt gets.";
+
+constexpr const char* kExamples = R"(Examples:
+  Ask about a long document with a cache of 2048 entries per layer and head:
+    keynest run -m model.gguf -f report.txt -p "What was decided in May?" --budget 2048
+  Talk about a book, never holding more than 64 MiB of cache:
+    keynest chat -m model.gguf -f book.txt --budget 64MiB
+  See which keys a policy keeps, without any model:
+    keynest score --policy keydiff --keys keys.npy --budget 128 --kept kept.npy
+
+`keynest COMMAND --help` tells about each command, with examples and the list of policies.
+Exit status: 0 done, 1 the work failed, 2 the command line is wrong, 130 stopped by Ctrl-C.)";
+
+int usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chosen = app.get_subcommands();
+  const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
+  const std::string message = error.what();
+  return report(keynest::invalid_argument(message + "\nTry `keynest" + command + " --help`."));
+}
+
+int run_program(int argc, char** argv) {
+  CLI::App app(kAbout, "keynest");
+  Context context;
+  app.require_subcommand(1);
+  app.set_version_flag("--version", keynest::version_text, "Print the version, SIMD target and engine");
+  app.footer(kExamples);
+  add_run(app, context);
+  add_chat(app, context);
+  add_score(app, context);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return error.get_exit_code() == 0 ? app.exit(error) : usage_error(app, error);
+  }
+  return context.work();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_program(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "keynest: internal error: %s\n", error.what());
+    return kExitFailed;
+  }
+}

@@ -1,0 +1,67 @@
+// Flags that several commands share: how they are declared and what they become in the library's words.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "keynest/session.h"
+
+namespace CLI {
+class App;
+}
+
+namespace keynest::cli {
+
+inline constexpr const char* kDefaultBudget = "2048";
+
+struct ModelFlags {
+  std::string path;
+};
+
+struct CacheFlags {
+  std::string policy = "keydiff";
+  std::string budget;  ///< empty: kDefaultBudget, or full with the policy `full`
+  std::string kv_type = "f16";
+  std::string cache_limit;
+  std::int32_t block = 128;
+  std::int32_t decode_block = 0;
+  int threads = 0;
+};
+
+struct TextFlags {
+  SamplingOptions sampling;
+  std::int64_t max_tokens = 512;
+  std::vector<std::string> stops;
+  bool ignore_eos = false;
+};
+
+struct TemplateFlags {
+  bool chat = false, no_chat = false;
+  std::string system;
+  std::string chat_template;
+};
+
+struct TalkFlags {
+  bool quiet = false, verbose = false;
+};
+
+void declare(CLI::App& command, ModelFlags& flags);
+void declare(CLI::App& command, CacheFlags& flags);
+void declare(CLI::App& command, TextFlags& flags);
+void declare(CLI::App& command, TalkFlags& flags);
+
+/// --system and --chat-template.
+void declare(CLI::App& command, TemplateFlags& flags);
+
+/// The policies and budgets, for the end of a help text.
+std::string policy_footer();
+
+/// Errors (kInvalidArgument): a policy, budget, size or KV type that does not parse.
+Result<SessionOptions> session_options(const CacheFlags& flags);
+
+/// Errors (kInvalidArgument): an empty stop string, an unknown escape, a number out of its range.
+Result<std::vector<std::string>> stop_strings(const TextFlags& flags);
+Status check_sampling(const SamplingOptions& sampling);
+
+}  // namespace keynest::cli
