@@ -11,15 +11,16 @@ namespace keynest {
 
 /// The queries of one block that read one KV head (a group of query heads), and where results go.
 struct QueryBlock {
-  const float* queries = nullptr;   ///< token t, group member g at queries + t*token_stride + g*head_stride, [head_dim]
+  const float* queries =
+      nullptr;  ///< token t, group member g at queries + t*token_stride + g*head_stride, [head_dim]
   std::size_t token_stride = 0, head_stride = 0;  ///< in floats
   int tokens = 0;
-  int group = 0;                    ///< query heads per KV head
+  int group = 0;                        ///< query heads per KV head
   const Position* positions = nullptr;  ///< [tokens], ascending
-  float scale = 1.0f;               ///< of the logits, usually 1/sqrt(head_dim)
-  int window = 0;                   ///< 0: none; else a key is visible iff query position - key position < window
+  float scale = 1.0f;                   ///< of the logits, usually 1/sqrt(head_dim)
+  int window = 0;  ///< 0: none; else a key is visible iff query position - key position < window
 
-  float* out = nullptr;             ///< same indexing, with the strides below
+  float* out = nullptr;  ///< same indexing, with the strides below
   std::size_t out_token_stride = 0, out_head_stride = 0;
 
   /// Optional, [tokens, group]: maximum of the scaled logits and sum of exp(logit - max) of every query.
@@ -43,9 +44,9 @@ void attend(const HeadRows& rows, const QueryBlock& block, int first, int last, 
 inline constexpr int kMaxPartialQueries = 64;
 
 struct PartialAttention {
-  float* max;   ///< [tokens*group] maximum of the scaled logits; -inf when nothing is visible
-  float* sum;   ///< [tokens*group]
-  float* out;   ///< [tokens*group, head_dim], not yet divided by sum
+  float* max;  ///< [tokens*group] maximum of the scaled logits; -inf when nothing is visible
+  float* sum;  ///< [tokens*group]
+  float* out;  ///< [tokens*group, head_dim], not yet divided by sum
 };
 
 void attend_pages(const HeadRows& rows, const QueryBlock& block, int first_page, int last_page,
@@ -54,8 +55,8 @@ void attend_pages(const HeadRows& rows, const QueryBlock& block, int first_page,
 /// Merges `count` partial results into block.out (and row_max / row_sum when given).
 void merge_partials(const QueryBlock& block, int head_dim, const PartialAttention* partials, int count);
 
-/// First pass without values: only block.row_max and block.row_sum of tokens [first, last), for queries kept from
-/// earlier blocks (SnapKV's window) whose statistics belong to another cache.
+/// First pass without values: only block.row_max and block.row_sum of tokens [first, last), for queries kept
+/// from earlier blocks (SnapKV's window) whose statistics belong to another cache.
 void attention_statistics(const HeadRows& rows, const QueryBlock& block, int first, int last, void* scratch);
 
 /// Second pass: attention weights without ever holding the matrix. Adds, for every row r,

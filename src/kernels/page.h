@@ -23,8 +23,8 @@ inline constexpr std::size_t kPageAlignment = 64;
 /// Byte offsets inside a page. All sections are 64-byte aligned.
 struct PageLayout {
   KvType type = KvType::kF16;
-  int head_dim = 0;       ///< of keys and of values; a multiple of 8 (of 32 for kQ8_0)
-  int state_floats = 0;   ///< floats the policy stores per entry
+  int head_dim = 0;      ///< of keys and of values; a multiple of 8 (of 32 for kQ8_0)
+  int state_floats = 0;  ///< floats the policy stores per entry
   std::size_t keys = 0, values = 0, positions = 0, inv_norms = 0, state = 0;
   std::size_t bytes = 0;  ///< of a whole page
 
@@ -48,19 +48,13 @@ struct HeadRows {
   }
   std::byte* keys(int page) const { return pages[page] + layout->keys; }
   std::byte* values(int page) const { return pages[page] + layout->values; }
-  Position* positions(int page) const {
-    return reinterpret_cast<Position*>(pages[page] + layout->positions);
-  }
-  float* inv_norms(int page) const {
-    return reinterpret_cast<float*>(pages[page] + layout->inv_norms);
-  }
+  Position* positions(int page) const { return reinterpret_cast<Position*>(pages[page] + layout->positions); }
+  float* inv_norms(int page) const { return reinterpret_cast<float*>(pages[page] + layout->inv_norms); }
   /// [64] floats of per-entry state number `index`.
   float* state(int page, int index) const {
     return reinterpret_cast<float*>(pages[page] + layout->state) + index * kPageRows;
   }
-  Position position(Row row) const {
-    return positions(to_int(row) / kPageRows)[to_int(row) % kPageRows];
-  }
+  Position position(Row row) const { return positions(to_int(row) / kPageRows)[to_int(row) % kPageRows]; }
 };
 
 }  // namespace keynest

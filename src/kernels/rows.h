@@ -8,8 +8,9 @@
 
 namespace keynest {
 
-/// Writes `count` new entries at rows [first, first + count) of `head`, whose pages must exist. Converts to the
-/// page's type, computes inverse norms from the stored (rounded) key, sets positions, zeroes policy state.
+/// Writes `count` new entries at rows [first, first + count) of `head`, whose pages must exist. Converts to
+/// the page's type, computes inverse norms from the stored (rounded) key, sets positions, zeroes policy
+/// state.
 ///   keys, values: entry i at keys + i * stride, [head_dim] float.
 /// `head.rows` must be at least first + count.
 void write_rows(const HeadRows& head, Row first, int count, const float* keys, std::size_t key_stride,

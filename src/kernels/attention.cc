@@ -1,0 +1,376 @@
+#include "kernels/attention.h"
+
+#include "kernels/simd_targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention.cc"
+#include <algorithm>
+#include <cmath>
+
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "kernels/attention_scratch.h"
+#include "kernels/attention_softmax-inl.h"
+#include "kernels/attention_tile-inl.h"
+#include "kernels/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace keynest {
+namespace HWY_NAMESPACE {
+namespace {
+
+/// Tokens [first, first + tokens) of a block, with all members of the group: row = token * group + member.
+struct Tile {
+  const HeadRows& keys;
+  const QueryBlock& block;
+  AttentionScratch scratch;
+  int first, tokens;
+
+  int rows() const { return tokens * block.group; }
+  int head_dim() const { return keys.layout->head_dim; }
+  /// Rows are handled in groups of nearly equal size, at most kMaxRows each.
+  int groups() const { return (rows() + kMaxRows - 1) / kMaxRows; }
+  int group_start(int index) const { return rows() * index / groups(); }
+  const float* query(int row) const {
+    return block.queries + static_cast<std::size_t>(first + row / block.group) * block.token_stride +
+           static_cast<std::size_t>(row % block.group) * block.head_stride;
+  }
+  float* out(int row) const {
+    return block.out + static_cast<std::size_t>(first + row / block.group) * block.out_token_stride +
+           static_cast<std::size_t>(row % block.group) * block.out_head_stride;
+  }
+};
+
+/// Scaled queries of rows [begin, end) interleaved: out[head_dim, end - begin].
+void pack_group(const Tile& tile, int begin, int end, float* out) {
+  const float scale = tile.block.scale * kLog2E;
+  const int rows = end - begin;
+  for (int r = 0; r < rows; ++r) {
+    const float* query = tile.query(begin + r);
+    for (int dim = 0; dim < tile.head_dim(); ++dim) out[dim * rows + r] = query[dim] * scale;
+  }
+}
+
+void prepare(const Tile& tile) {
+  const AttentionScratch& s = tile.scratch;
+  const int rows = tile.rows(), d = tile.head_dim();
+  for (int g = 0; g < tile.groups(); ++g) {
+    const int begin = tile.group_start(g);
+    pack_group(tile, begin, tile.group_start(g + 1), s.queries + static_cast<std::size_t>(begin) * d);
+  }
+  for (int row = 0; row < rows; ++row) {
+    const std::int32_t position = to_int(tile.block.positions[tile.first + row / tile.block.group]);
+    s.high[row] = position;
+    s.low[row] = tile.block.window > 0 ? position - tile.block.window : -1;
+  }
+  std::fill(s.max, s.max + rows, kNoLogit);
+  std::fill(s.sums, s.sums + static_cast<std::size_t>(rows) * kLanes, 0.0f);
+}
+
+/// How a group of rows meets a page. Positions ascend with rows, so the first and last row tell.
+enum class Meeting { kNone, kPartly, kWhole };
+
+Meeting meeting(const AttentionScratch& s, int begin, int end, const PagePositions& page) {
+  if (page.lowest > s.high[end - 1] || page.highest <= s.low[begin]) return Meeting::kNone;
+  const bool whole = page.highest <= s.high[begin] && page.lowest > s.low[end - 1];
+  return whole ? Meeting::kWhole : Meeting::kPartly;
+}
+
+/// scratch.weights = logits of rows [begin, end) with the page, -inf where not visible.
+template <class Page>
+void masked_logits(const Tile& tile, const Page& page, const PagePositions& positions, int begin, int end,
+                   Meeting how) {
+  const AttentionScratch& s = tile.scratch;
+  logits(end - begin, page, s.queries + static_cast<std::size_t>(begin) * tile.head_dim(), tile.head_dim(),
+         s.weights);
+  if (how == Meeting::kWhole) return;
+  for (int row = begin; row < end; ++row) {
+    mask_row(positions, {s.low[row], s.high[row]}, s.weights + (row - begin) * kPageRows);
+  }
+}
+
+/// Adds one page to the maxima and sums, and with kValues to the outputs, of all rows of the tile.
+template <bool kValues, class Page>
+void add_page(const Tile& tile, const Page& page, const PagePositions& positions, int count) {
+  const AttentionScratch& s = tile.scratch;
+  const std::size_t stride = padded_dim(tile.head_dim());
+  const int vectors = static_cast<int>((static_cast<std::size_t>(tile.head_dim()) + kLanes - 1) / kLanes);
+  for (int g = 0; g < tile.groups(); ++g) {
+    const int begin = tile.group_start(g), end = tile.group_start(g + 1);
+    const Meeting how = meeting(s, begin, end, positions);
+    if (how == Meeting::kNone) continue;
+    masked_logits(tile, page, positions, begin, end, how);
+    softmax_step(end - begin, s.weights, s.max + begin, s.sums + static_cast<std::size_t>(begin) * kLanes,
+                 s.rescale);
+    if constexpr (kValues) {
+      add_values(end - begin, vectors, page,
+                 {s.weights, s.rescale, count, s.out + static_cast<std::size_t>(begin) * stride, stride});
+    }
+  }
+}
+
+/// The page's keys (and values) as float: in place where stored so, else converted into the scratch.
+template <bool kValues>
+FloatPage float_page(const Tile& tile, int page) {
+  const PageLayout& layout = *tile.keys.layout;
+  const auto d = static_cast<std::size_t>(layout.head_dim);
+  if (layout.type == KvType::kF32) {
+    return {reinterpret_cast<const float*>(tile.keys.keys(page)),
+            reinterpret_cast<const float*>(tile.keys.values(page)), d};
+  }
+  const AttentionScratch& s = tile.scratch;
+  const std::size_t stride = padded_dim(layout.head_dim);
+  keys_to_f32(layout, tile.keys.keys(page), 0, layout.head_dim, s.keys);
+  if constexpr (kValues) {
+    for (int row = 0; row < tile.keys.rows_in_page(page); ++row) {
+      value_row_to_f32(layout, tile.keys.values(page), row,
+                       s.values + static_cast<std::size_t>(row) * stride);
+    }
+  }
+  return {s.keys, s.values, stride};
+}
+
+HalfPage half_page(const Tile& tile, int page) {
+  return {reinterpret_cast<const std::uint16_t*>(tile.keys.keys(page)),
+          reinterpret_cast<const std::uint16_t*>(tile.keys.values(page)),
+          static_cast<std::size_t>(tile.head_dim())};
+}
+
+/// With few rows converting in registers is cheaper than writing a converted page.
+bool reads_half(const Tile& tile) {
+  return kReadsHalf && tile.keys.layout->type == KvType::kF16 && tile.groups() <= 2;
+}
+
+/// Online softmax of all rows of the tile over pages [first, last).
+template <bool kValues>
+void add_pages(const Tile& tile, int first, int last) {
+  const AttentionScratch& s = tile.scratch;
+  if constexpr (kValues) {
+    std::fill(s.out, s.out + static_cast<std::size_t>(tile.rows()) * padded_dim(tile.head_dim()), 0.0f);
+  }
+  PagePositions positions;
+  for (int page = first; page < last; ++page) {
+    positions.load(tile.keys, page);
+    if (meeting(s, 0, tile.rows(), positions) == Meeting::kNone) continue;
+    const int count = tile.keys.rows_in_page(page);
+    if constexpr (kReadsHalf) {
+      if (reads_half(tile)) {
+        add_page<kValues>(tile, half_page(tile, page), positions, count);
+        continue;
+      }
+    }
+    add_page<kValues>(tile, float_page<kValues>(tile, page), positions, count);
+  }
+}
+
+float sum_of_row(const AttentionScratch& s, int row) {
+  const FloatTag d;
+  return hn::GetLane(hn::SumOfLanes(d, hn::LoadU(d, s.sums + static_cast<std::size_t>(row) * kLanes)));
+}
+
+float max_of_row(const AttentionScratch& s, int row) {
+  return s.max[row] == kNoLogit ? -std::numeric_limits<float>::infinity() : s.max[row] * kLn2;
+}
+
+void write_statistics(const Tile& tile) {
+  const QueryBlock& block = tile.block;
+  const int offset = tile.first * block.group;
+  for (int row = 0; row < tile.rows(); ++row) {
+    if (block.row_max != nullptr) block.row_max[offset + row] = max_of_row(tile.scratch, row);
+    if (block.row_sum != nullptr) block.row_sum[offset + row] = sum_of_row(tile.scratch, row);
+  }
+}
+
+void write_out(const Tile& tile) {
+  const std::size_t stride = padded_dim(tile.head_dim());
+  for (int row = 0; row < tile.rows(); ++row) {
+    const float sum = sum_of_row(tile.scratch, row);
+    const float factor = sum > 0.0f ? 1.0f / sum : 0.0f;
+    const float* in = tile.scratch.out + static_cast<std::size_t>(row) * stride;
+    float* out = tile.out(row);
+    for (int dim = 0; dim < tile.head_dim(); ++dim) out[dim] = in[dim] * factor;
+  }
+}
+
+/// Calls `work` with tiles that cover tokens [first, last).
+template <class Work>
+void for_each_tile(const HeadRows& rows, const QueryBlock& block, int first, int last, void* memory,
+                   Work work) {
+  const AttentionScratch scratch = AttentionScratch::carve(memory, *rows.layout, block.group);
+  const int step = attention_tile_tokens(block.group);
+  for (int token = first; token < last; token += step) {
+    const Tile tile{rows, block, scratch, token, std::min(step, last - token)};
+    prepare(tile);
+    work(tile);
+  }
+}
+
+void attend_tile(const Tile& tile) {
+  add_pages<true>(tile, 0, tile.keys.page_count());
+  write_out(tile);
+  write_statistics(tile);
+}
+
+void attend(const HeadRows& rows, const QueryBlock& block, int first, int last, void* scratch) {
+  for_each_tile(rows, block, first, last, scratch, attend_tile);
+}
+
+void statistics_of_tile(const Tile& tile) {
+  add_pages<false>(tile, 0, tile.keys.page_count());
+  write_statistics(tile);
+}
+
+void attention_statistics(const HeadRows& rows, const QueryBlock& block, int first, int last, void* scratch) {
+  for_each_tile(rows, block, first, last, scratch, statistics_of_tile);
+}
+
+void attend_pages(const HeadRows& rows, const QueryBlock& block, int first_page, int last_page,
+                  const PartialAttention& partial, void* memory) {
+  const AttentionScratch scratch = AttentionScratch::carve(memory, *rows.layout, block.group);
+  const Tile tile{rows, block, scratch, 0, block.tokens};
+  const auto d = static_cast<std::size_t>(tile.head_dim());
+  const std::size_t stride = padded_dim(tile.head_dim());
+  prepare(tile);
+  add_pages<true>(tile, first_page, last_page);
+  for (int row = 0; row < tile.rows(); ++row) {
+    partial.max[row] = max_of_row(scratch, row);
+    partial.sum[row] = sum_of_row(scratch, row);
+    const float* in = scratch.out + static_cast<std::size_t>(row) * stride;
+    std::copy(in, in + d, partial.out + static_cast<std::size_t>(row) * d);
+  }
+}
+
+/// sums[count] += over rows [begin, end) of the attention weights in scratch.weights [rows, 64], given as
+/// logits.
+void add_columns(const Tile& tile, int begin, int end, int count, float* sums) {
+  const FloatTag d;
+  const AttentionScratch& s = tile.scratch;
+  HWY_ALIGN float columns[kPageRows] = {};
+  for (int row = begin; row < end; ++row) {
+    const int query = tile.first * tile.block.group + row;
+    const float sum = tile.block.row_sum[query];
+    float* weights = s.weights + (row - begin) * kPageRows;
+    weights_of_row(weights, tile.block.row_max[query] * kLog2E, hn::Set(d, sum > 0.0f ? 1.0f / sum : 0.0f));
+    for (int column = 0; column < kPageRows; ++column) columns[column] += weights[column];
+  }
+  for (int column = 0; column < count; ++column) sums[column] += columns[column];
+}
+
+void add_columns_of_tile(const Tile& tile, float* column_sums) {
+  PagePositions positions;
+  for (int page = 0; page < tile.keys.page_count(); ++page) {
+    positions.load(tile.keys, page);
+    if (meeting(tile.scratch, 0, tile.rows(), positions) == Meeting::kNone) continue;
+    const FloatPage floats = float_page<false>(tile, page);
+    for (int g = 0; g < tile.groups(); ++g) {
+      const int begin = tile.group_start(g), end = tile.group_start(g + 1);
+      const Meeting how = meeting(tile.scratch, begin, end, positions);
+      if (how == Meeting::kNone) continue;
+      masked_logits(tile, floats, positions, begin, end, how);
+      add_columns(tile, begin, end, tile.keys.rows_in_page(page), column_sums + page * kPageRows);
+    }
+  }
+}
+
+struct AddColumns {
+  float* column_sums;
+  void operator()(const Tile& tile) const { add_columns_of_tile(tile, column_sums); }
+};
+
+void add_attention_columns(const HeadRows& rows, const QueryBlock& block, int first, int last,
+                           float* column_sums, void* scratch) {
+  for_each_tile(rows, block, first, last, scratch, AddColumns{column_sums});
+}
+
+const char* simd_target() { return hwy::TargetName(HWY_TARGET); }
+
+}  // namespace
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace keynest
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace keynest {
+namespace {
+
+HWY_EXPORT(attend);
+HWY_EXPORT(attend_pages);
+HWY_EXPORT(attention_statistics);
+HWY_EXPORT(add_attention_columns);
+HWY_EXPORT(simd_target);
+
+}  // namespace
+
+std::size_t attention_scratch_bytes(const PageLayout& layout, int group) {
+  std::size_t bytes = 0;
+  AttentionScratch::carve(nullptr, layout, group, &bytes);
+  return bytes;
+}
+
+int attention_tile_tokens(int group) {
+  // A power of two, so that blocks are shared evenly by tasks; up to 128 rows, so that converting a page is
+  // cheap beside using it.
+  int tokens = 1;
+  while (2 * tokens * group <= 128 && tokens < 64) tokens *= 2;
+  return tokens;
+}
+
+void attend(const HeadRows& rows, const QueryBlock& block, int first, int last, void* scratch) {
+  HWY_DYNAMIC_DISPATCH(attend)(rows, block, first, last, scratch);
+}
+
+void attend_pages(const HeadRows& rows, const QueryBlock& block, int first_page, int last_page,
+                  const PartialAttention& partial, void* scratch) {
+  HWY_DYNAMIC_DISPATCH(attend_pages)(rows, block, first_page, last_page, partial, scratch);
+}
+
+void attention_statistics(const HeadRows& rows, const QueryBlock& block, int first, int last, void* scratch) {
+  HWY_DYNAMIC_DISPATCH(attention_statistics)(rows, block, first, last, scratch);
+}
+
+void add_attention_columns(const HeadRows& rows, const QueryBlock& block, int first, int last,
+                           float* column_sums, void* scratch) {
+  HWY_DYNAMIC_DISPATCH(add_attention_columns)(rows, block, first, last, column_sums, scratch);
+}
+
+const char* simd_target() { return HWY_DYNAMIC_DISPATCH(simd_target)(); }
+
+namespace {
+
+/// Merges row `row` of all partial results into out[head_dim].
+void merge_row(const PartialAttention* partials, int count, std::size_t row, std::size_t d, float& max,
+               float& sum, float* out) {
+  max = partials[0].max[row];
+  for (int i = 1; i < count; ++i) max = std::max(max, partials[i].max[row]);
+  sum = 0;
+  std::fill(out, out + d, 0.0f);
+  for (int i = 0; i < count; ++i) {
+    if (!(partials[i].sum[row] > 0.0f)) continue;
+    const float weight = std::exp(partials[i].max[row] - max);
+    const float* in = partials[i].out + row * d;
+    sum += weight * partials[i].sum[row];
+    for (std::size_t dim = 0; dim < d; ++dim) out[dim] += weight * in[dim];
+  }
+  const float factor = sum > 0.0f ? 1.0f / sum : 0.0f;
+  for (std::size_t dim = 0; dim < d; ++dim) out[dim] *= factor;
+}
+
+}  // namespace
+
+void merge_partials(const QueryBlock& block, int head_dim, const PartialAttention* partials, int count) {
+  for (int token = 0; token < block.tokens; ++token) {
+    for (int member = 0; member < block.group; ++member) {
+      const auto row = static_cast<std::size_t>(token * block.group + member);
+      float* out = block.out + static_cast<std::size_t>(token) * block.out_token_stride +
+                   static_cast<std::size_t>(member) * block.out_head_stride;
+      float max = 0, sum = 0;
+      merge_row(partials, count, row, static_cast<std::size_t>(head_dim), max, sum, out);
+      if (block.row_max != nullptr) block.row_max[row] = max;
+      if (block.row_sum != nullptr) block.row_sum[row] = sum;
+    }
+  }
+}
+
+}  // namespace keynest
+#endif  // HWY_ONCE

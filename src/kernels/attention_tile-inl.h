@@ -1,0 +1,182 @@
+// The two matrix products of attention over one page, register-tiled, for a group of up to kMaxRows query
+// rows.
+#if defined(KEYNEST_KERNELS_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KEYNEST_KERNELS_ATTENTION_TILE_INL_H_
+#undef KEYNEST_KERNELS_ATTENTION_TILE_INL_H_
+#else
+#define KEYNEST_KERNELS_ATTENTION_TILE_INL_H_
+#endif
+
+#include <cstddef>
+#include <cstdint>
+
+#include "hwy/highway.h"
+#include "kernels/convert-inl.h"
+#include "kernels/page.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace keynest {
+namespace HWY_NAMESPACE {
+
+// Accumulators: kMaxRows x kStripVectors, which with the vectors of one key or value must fit the registers
+// (32 on AVX-512 and NEON, 16 on AVX2 and SSE4).
+#if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
+inline constexpr int kMaxRows = 7;
+inline constexpr int kStripVectors = 4;
+#else
+inline constexpr int kMaxRows = 6;
+inline constexpr int kStripVectors = 2;
+#endif
+
+/// Whether f16 pages may be read by the products themselves, which needs conversion instructions.
+inline constexpr bool kReadsHalf = HWY_TARGET <= HWY_AVX2 || HWY_TARGET == HWY_NEON;
+
+/// A page as the products read it: keys [head_dim, 64], values [64, stride].
+struct FloatPage {
+  const float* keys;
+  const float* values;
+  std::size_t stride;
+
+  HWY_INLINE FloatVec key(std::size_t dim, std::size_t column) const {
+    return hn::LoadU(FloatTag(), keys + dim * kPageRows + column);
+  }
+  HWY_INLINE FloatVec value(std::size_t row, std::size_t column) const {
+    return hn::LoadU(FloatTag(), values + row * stride + column);
+  }
+};
+
+/// The same, as stored in f16.
+struct HalfPage {
+  const std::uint16_t* keys;
+  const std::uint16_t* values;
+  std::size_t stride;
+
+  HWY_INLINE FloatVec key(std::size_t dim, std::size_t column) const {
+    return load_half<hwy::float16_t>(FloatTag(), keys + dim * kPageRows + column);
+  }
+  HWY_INLINE FloatVec value(std::size_t row, std::size_t column) const {
+    return load_half<hwy::float16_t>(FloatTag(), values + row * stride + column);
+  }
+};
+
+/// out[kRows, 64] at columns [column, column + strip) = queries[head_dim, kRows]^T * keys.
+template <int kRows, class Page>
+HWY_INLINE void logits_strip(const Page& page, const float* HWY_RESTRICT queries, int head_dim,
+                             std::size_t column, float* HWY_RESTRICT out) {
+  const FloatTag d;
+  FloatVec sums[kRows][kStripVectors];
+  HWY_UNROLL(8)
+  for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(4)
+    for (int v = 0; v < kStripVectors; ++v) sums[r][v] = hn::Zero(d);
+  }
+  for (int dim = 0; dim < head_dim; ++dim, queries += kRows) {
+    FloatVec keys[kStripVectors];
+    HWY_UNROLL(4)
+    for (int v = 0; v < kStripVectors; ++v) {
+      keys[v] = page.key(static_cast<std::size_t>(dim), column + static_cast<std::size_t>(v) * kLanes);
+    }
+    HWY_UNROLL(8)
+    for (int r = 0; r < kRows; ++r) {
+      const FloatVec query = hn::Set(d, queries[r]);
+      HWY_UNROLL(4)
+      for (int v = 0; v < kStripVectors; ++v) sums[r][v] = hn::MulAdd(keys[v], query, sums[r][v]);
+    }
+  }
+  HWY_UNROLL(8)
+  for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(4)
+    for (int v = 0; v < kStripVectors; ++v) {
+      hn::StoreU(sums[r][v], d, out + static_cast<std::size_t>(r) * kPageRows + column + v * kLanes);
+    }
+  }
+}
+
+template <int kRows, class Page>
+HWY_NOINLINE void logits_of(const Page& page, const float* queries, int head_dim, float* out) {
+  for (std::size_t column = 0; column < kPageRows; column += kStripVectors * kLanes) {
+    logits_strip<kRows>(page, queries, head_dim, column, out);
+  }
+}
+
+/// out[rows, 64] = logits of `rows` <= kMaxRows queries, given as [head_dim, rows], with all keys of the
+/// page.
+template <int kRows = kMaxRows, class Page>
+HWY_INLINE void logits(int rows, const Page& page, const float* queries, int head_dim, float* out) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return logits<kRows - 1>(rows, page, queries, head_dim, out);
+  }
+  logits_of<kRows>(page, queries, head_dim, out);
+}
+
+/// What add_values works on: out[rows, out_stride] = out * rescale[rows] + weights[rows, 64] * values, over
+/// the first `count` rows of the page.
+struct ValueSum {
+  const float* weights;
+  const float* rescale;
+  int count;
+  float* out;
+  std::size_t out_stride;
+};
+
+template <int kRows, int kVectors, class Page>
+HWY_NOINLINE void add_values_strip(const Page& page, const ValueSum& job, std::size_t column) {
+  const FloatTag d;
+  FloatVec sums[kRows][kVectors];
+  HWY_UNROLL(8)
+  for (int r = 0; r < kRows; ++r) {
+    const FloatVec factor = hn::Set(d, job.rescale[r]);
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) {
+      sums[r][v] = hn::Mul(factor, hn::LoadU(d, job.out + r * job.out_stride + column + v * kLanes));
+    }
+  }
+  const float* HWY_RESTRICT weights = job.weights;
+  for (int key = 0; key < job.count; ++key, ++weights) {
+    FloatVec values[kVectors];
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v)
+      values[v] = page.value(static_cast<std::size_t>(key), column + v * kLanes);
+    HWY_UNROLL(8)
+    for (int r = 0; r < kRows; ++r) {
+      const FloatVec weight = hn::Set(d, weights[r * kPageRows]);
+      HWY_UNROLL(4)
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(values[v], weight, sums[r][v]);
+    }
+  }
+  HWY_UNROLL(8)
+  for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(4)
+    for (int v = 0; v < kVectors; ++v) {
+      hn::StoreU(sums[r][v], d, job.out + r * job.out_stride + column + v * kLanes);
+    }
+  }
+}
+
+template <int kRows, int kVectors = kStripVectors, class Page>
+HWY_INLINE void add_values_of(int vectors, const Page& page, const ValueSum& job, std::size_t column) {
+  if constexpr (kVectors > 1) {
+    if (vectors < kVectors) return add_values_of<kRows, kVectors - 1>(vectors, page, job, column);
+  }
+  add_values_strip<kRows, kVectors>(page, job, column);
+}
+
+/// The columns, `vectors` vectors of them, are shared evenly by as few strips as possible.
+template <int kRows = kMaxRows, class Page>
+HWY_INLINE void add_values(int rows, int vectors, const Page& page, const ValueSum& job) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return add_values<kRows - 1>(rows, vectors, page, job);
+  }
+  const int strips = (vectors + kStripVectors - 1) / kStripVectors;
+  for (int strip = 0; strip < strips; ++strip) {
+    const int first = vectors * strip / strips, last = vectors * (strip + 1) / strips;
+    add_values_of<kRows>(last - first, page, job, static_cast<std::size_t>(first) * kLanes);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace HWY_NAMESPACE
+}  // namespace keynest
+HWY_AFTER_NAMESPACE();
+
+#endif  // KEYNEST_KERNELS_ATTENTION_TILE_INL_H_

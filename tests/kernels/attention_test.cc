@@ -1,0 +1,306 @@
+// Attention against a scalar twin in double, on every SIMD target.
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/kernel_test.h"
+
+namespace keynest {
+namespace {
+
+/// One case: `tokens` queries at the end of a sequence of `length` tokens of which `rows` are held.
+struct Case {
+  KvType type = KvType::kF16;
+  int head_dim = 64, rows = 200, group = 1, tokens = 5, window = 0;
+};
+
+std::string describe(const Case& c) {
+  return std::string(type_name(c.type)) + " d=" + std::to_string(c.head_dim) +
+         " rows=" + std::to_string(c.rows) + " group=" + std::to_string(c.group) +
+         " tokens=" + std::to_string(c.tokens) + " window=" + std::to_string(c.window);
+}
+
+/// Inputs of a case, and what the twin makes of them.
+struct Problem {
+  Case c;
+  TestHead head;
+  std::vector<float> queries, out, row_max, row_sum;
+  std::vector<Position> query_positions;
+  QueryBlock block;
+
+  Problem(const Case& in, std::mt19937& random) : c(in), head(in.type, in.head_dim, in.rows) {
+    const int length = c.rows + c.rows / 2 + 10;
+    std::vector<Position> positions = random_positions(random, c.rows, length);
+    // The queries' own tokens are among the entries, as after an append, but anywhere.
+    for (int t = 0; t < c.tokens; ++t) query_positions.push_back(Position{length + t});
+    for (int t = 0; t < std::min(c.tokens, c.rows); ++t)
+      positions[static_cast<std::size_t>(t)] = query_positions[t];
+    std::shuffle(positions.begin(), positions.end(), random);
+    if (c.tokens > c.rows || c.window > 0) {
+      // Whatever the window hides, the first entry is at the first query's position or before.
+      positions[0] = query_positions[0];
+    }
+    head.fill(random, positions);
+    const auto d = static_cast<std::size_t>(c.head_dim);
+    const auto count = static_cast<std::size_t>(c.tokens) * c.group;
+    queries = normal_floats(random, count * d);
+    out.assign(count * (d + 3), -7.0f);
+    row_max.assign(count, 0.0f);
+    row_sum.assign(count, 0.0f);
+    block.queries = queries.data();
+    block.token_stride = d;  // heads outermost here, tokens outermost in `out`
+    block.head_stride = d * static_cast<std::size_t>(c.tokens);
+    block.tokens = c.tokens;
+    block.group = c.group;
+    block.positions = query_positions.data();
+    block.scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
+    block.window = c.window;
+    block.out = out.data();
+    block.out_token_stride = (d + 3) * static_cast<std::size_t>(c.group);
+    block.out_head_stride = d + 3;
+    block.row_max = row_max.data();
+    block.row_sum = row_sum.data();
+  }
+
+  float& out_at(int token, int member, int dim) {
+    return block
+        .out[token * block.out_token_stride + member * block.out_head_stride + static_cast<std::size_t>(dim)];
+  }
+};
+
+/// Weights, statistics and outputs of one query.
+struct Expected {
+  std::vector<double> weights, out;
+  double max = -std::numeric_limits<double>::infinity(), sum = 0;
+};
+
+Expected attend_one(const Problem& p, const std::vector<double>& keys, const std::vector<double>& values,
+                    int token, int member) {
+  const auto d = static_cast<std::size_t>(p.c.head_dim);
+  const float* query = p.block.queries + token * p.block.token_stride + member * p.block.head_stride;
+  const int at = to_int(p.query_positions[static_cast<std::size_t>(token)]);
+  const HeadRows view = p.head.view();
+  Expected e;
+  std::vector<double> logits(static_cast<std::size_t>(p.c.rows), -std::numeric_limits<double>::infinity());
+  for (int row = 0; row < p.c.rows; ++row) {
+    const int position = to_int(view.position(Row{row}));
+    if (position > at || (p.c.window > 0 && at - position >= p.c.window)) continue;
+    double dot = 0;
+    for (std::size_t dim = 0; dim < d; ++dim)
+      dot += query[dim] * keys[static_cast<std::size_t>(row) * d + dim];
+    logits[static_cast<std::size_t>(row)] = dot * p.block.scale;
+    e.max = std::max(e.max, dot * p.block.scale);
+  }
+  for (const double logit : logits) e.weights.push_back(std::exp(logit - e.max));
+  for (const double weight : e.weights) e.sum += weight;
+  e.out.assign(d, 0.0);
+  for (std::size_t row = 0; row < e.weights.size(); ++row) {
+    e.weights[row] /= e.sum;
+    for (std::size_t dim = 0; dim < d; ++dim) e.out[dim] += e.weights[row] * values[row * d + dim];
+  }
+  return e;
+}
+
+constexpr double kTolerance = 4e-6;
+
+void expect_statistics(const Problem& p, const Expected& e, int token, int member) {
+  const auto row = static_cast<std::size_t>(token * p.c.group + member);
+  EXPECT_NEAR(p.row_max[row], e.max, kTolerance * std::max(1.0, std::fabs(e.max)));
+  EXPECT_NEAR(p.row_sum[row] / e.sum, 1.0, 2e-5);
+}
+
+void expect_attention(Problem& p, const std::string& what) {
+  SCOPED_TRACE(what + ": " + describe(p.c));
+  const std::vector<double> keys = p.head.keys(), values = p.head.values();
+  for (int token = 0; token < p.c.tokens; ++token) {
+    for (int member = 0; member < p.c.group; ++member) {
+      const Expected e = attend_one(p, keys, values, token, member);
+      double worst = 0;
+      for (int dim = 0; dim < p.c.head_dim; ++dim) {
+        const double error = std::fabs(p.out_at(token, member, dim) - e.out[static_cast<std::size_t>(dim)]);
+        worst = std::isfinite(error) ? std::max(worst, error) : 1e30;
+      }
+      ASSERT_LT(worst, kTolerance) << "token " << token << " member " << member;
+      expect_statistics(p, e, token, member);
+      for (std::size_t i = 0; i < 3; ++i)
+        ASSERT_EQ((&p.out_at(token, member, p.c.head_dim))[i], -7.0f) << "overrun";
+    }
+  }
+}
+
+std::vector<std::byte> scratch_for(const Problem& p) {
+  return std::vector<std::byte>(attention_scratch_bytes(p.head.layout(), p.c.group));
+}
+
+void run_attend(const Case& c, std::mt19937& random) {
+  Problem p(c, random);
+  std::vector<std::byte> scratch = scratch_for(p);
+  attend(p.head.view(), p.block, 0, c.tokens, scratch.data());
+  expect_attention(p, "attend");
+}
+
+/// Decode form: pages split unevenly over three partial results, one of which may be empty.
+void run_attend_pages(const Case& c, std::mt19937& random) {
+  Problem p(c, random);
+  std::vector<std::byte> scratch = scratch_for(p);
+  const auto count = static_cast<std::size_t>(c.tokens) * c.group, d = static_cast<std::size_t>(c.head_dim);
+  const int pages = p.head.view().page_count();
+  const int ends[] = {0, pages / 3, pages / 3, pages};
+  std::vector<std::vector<float>> storage;
+  std::vector<PartialAttention> partials;
+  for (int i = 0; i < 3; ++i) {
+    storage.emplace_back(count * (d + 2));
+    float* memory = storage.back().data();
+    partials.push_back({memory, memory + count, memory + 2 * count});
+    attend_pages(p.head.view(), p.block, ends[i], ends[i + 1], partials.back(), scratch.data());
+  }
+  merge_partials(p.block, c.head_dim, partials.data(), 3);
+  expect_attention(p, "attend_pages");
+}
+
+const std::vector<KvType> kTypes = {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0};
+
+using AttentionTest = EveryTarget;
+KEYNEST_EVERY_TARGET(AttentionTest);
+
+TEST_P(AttentionTest, TypesAndHeadSizes) {
+  std::mt19937 random(1);
+  for (const KvType type : kTypes) {
+    for (const int d : {16, 64, 72, 80, 96, 128, 256}) {
+      if (type == KvType::kQ8_0 && d % 32 != 0) continue;
+      run_attend({type, d, 200, 3, 5, 0}, random);
+      run_attend_pages({type, d, 200, 3, 1, 0}, random);
+      run_attend_pages({type, d, 200, 5, 3, 0}, random);
+    }
+  }
+}
+
+TEST_P(AttentionTest, Groups) {
+  std::mt19937 random(2);
+  for (int group = 1; group <= 8; ++group) {
+    run_attend({KvType::kF16, 64, 150, group, 7, 0}, random);
+    run_attend_pages({KvType::kF16, 64, 150, group, 1, 0}, random);
+    run_attend_pages({KvType::kF16, 128, 150, group, 2, 0}, random);
+  }
+}
+
+TEST_P(AttentionTest, RowCounts) {
+  std::mt19937 random(3);
+  for (const int rows : {1, 2, 63, 64, 65, 127, 128, 129, 400}) {
+    run_attend({KvType::kF16, 32, rows, 2, std::min(rows, 3), 0}, random);
+    run_attend_pages({KvType::kF16, 32, rows, 2, 1, 0}, random);
+    run_attend_pages({KvType::kF32, 32, rows, 2, 1, 0}, random);
+  }
+}
+
+TEST_P(AttentionTest, SlidingWindows) {
+  std::mt19937 random(4);
+  for (const int window : {1, 2, 10, 64, 100, 100000}) {
+    // One token, or a window that holds the first token for all queries: each sees at least one row.
+    run_attend({KvType::kF16, 64, 300, 4, 1, window}, random);
+    run_attend({KvType::kF16, 64, 300, 4, std::min(window, 40), window}, random);
+    run_attend_pages({KvType::kF16, 64, 300, 7, 1, window}, random);
+  }
+}
+
+TEST_P(AttentionTest, SeveralTiles) {
+  std::mt19937 random(5);
+  run_attend({KvType::kF16, 16, 500, 7, 128, 0}, random);
+  run_attend({KvType::kBF16, 16, 500, 4, 70, 64}, random);
+  run_attend({KvType::kF32, 16, 500, 1, 200, 0}, random);
+}
+
+// Large logits, and a page order in which the maximum grows and shrinks from page to page.
+TEST_P(AttentionTest, LargeLogits) {
+  std::mt19937 random(6);
+  Problem p({KvType::kF32, 64, 300, 2, 4, 0}, random);
+  p.block.scale = 8.0f;
+  std::vector<std::byte> scratch = scratch_for(p);
+  attend(p.head.view(), p.block, 0, p.c.tokens, scratch.data());
+  const std::vector<double> keys = p.head.keys(), values = p.head.values();
+  for (int token = 0; token < p.c.tokens; ++token) {
+    const Expected e = attend_one(p, keys, values, token, 1);
+    for (int dim = 0; dim < 64; ++dim)
+      ASSERT_NEAR(p.out_at(token, 1, dim), e.out[static_cast<std::size_t>(dim)], 2e-4);
+  }
+}
+
+TEST_P(AttentionTest, NothingVisibleInTheFirstPagesIsNotNan) {
+  std::mt19937 random(7);
+  Case c{KvType::kF16, 64, 192, 3, 2, 0};
+  Problem p(c, random);
+  // All of pages 0 and 1 lie after the first query, before the second; page 2 before both.
+  for (int row = 0; row < 192; ++row)
+    p.head.view().positions(row / 64)[row % 64] = Position{row < 128 ? 500 + row : row};
+  p.query_positions = {Position{400}, Position{1000}};
+  p.block.positions = p.query_positions.data();
+  std::vector<std::byte> scratch = scratch_for(p);
+  attend(p.head.view(), p.block, 0, 2, scratch.data());
+  expect_attention(p, "attend");
+}
+
+TEST_P(AttentionTest, PartialResultWithoutVisibleRows) {
+  std::mt19937 random(8);
+  Problem p({KvType::kF16, 64, 64, 2, 1, 0}, random);
+  for (int row = 0; row < 64; ++row) p.head.view().positions(0)[row] = Position{1000 + row};
+  std::vector<std::byte> scratch = scratch_for(p);
+  std::vector<float> max(2), sum(2), out(2 * 64, 5.0f);
+  attend_pages(p.head.view(), p.block, 0, 1, {max.data(), sum.data(), out.data()}, scratch.data());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(max[static_cast<std::size_t>(i)], -std::numeric_limits<float>::infinity());
+    EXPECT_EQ(sum[static_cast<std::size_t>(i)], 0.0f);
+  }
+  EXPECT_EQ(out, std::vector<float>(2 * 64, 0.0f));
+}
+
+TEST_P(AttentionTest, StatisticsWithoutValues) {
+  std::mt19937 random(9);
+  for (const KvType type : kTypes) {
+    Problem p({type, 64, 200, 3, 9, 150}, random);
+    std::vector<std::byte> scratch = scratch_for(p);
+    attention_statistics(p.head.view(), p.block, 0, p.c.tokens, scratch.data());
+    const std::vector<double> keys = p.head.keys(), values = p.head.values();
+    for (int token = 0; token < p.c.tokens; ++token) {
+      for (int member = 0; member < 3; ++member) {
+        expect_statistics(p, attend_one(p, keys, values, token, member), token, member);
+      }
+    }
+  }
+}
+
+TEST_P(AttentionTest, ColumnSums) {
+  std::mt19937 random(10);
+  for (const KvType type : kTypes) {
+    for (const int window : {0, 120}) {
+      Problem p({type, 64, 201, 3, 50, window}, random);
+      std::vector<std::byte> scratch = scratch_for(p);
+      attention_statistics(p.head.view(), p.block, 0, p.c.tokens, scratch.data());
+      std::vector<float> columns(201, 1.0f);  // added to, not overwritten
+      add_attention_columns(p.head.view(), p.block, 2, 45, columns.data(), scratch.data());
+      const std::vector<double> keys = p.head.keys(), values = p.head.values();
+      std::vector<double> expected(201, 1.0);
+      for (int token = 2; token < 45; ++token) {
+        for (int member = 0; member < 3; ++member) {
+          const Expected e = attend_one(p, keys, values, token, member);
+          for (std::size_t row = 0; row < expected.size(); ++row) expected[row] += e.weights[row];
+        }
+      }
+      for (std::size_t row = 0; row < expected.size(); ++row)
+        ASSERT_NEAR(columns[row], expected[row], 2e-5) << row;
+    }
+  }
+}
+
+TEST(SimdTarget, IsTheBestOfTheMachine) {
+  const std::string name = simd_target();
+  if (machine_targets().size() > 1) {
+    EXPECT_NE(name, "SCALAR");
+    EXPECT_NE(name, "EMU128");
+  }
+  EXPECT_EQ(name, target_name({machine_targets().front(), 0}));
+}
+
+}  // namespace
+}  // namespace keynest
