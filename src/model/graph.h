@@ -10,15 +10,19 @@
 #include "keynest/model.h"
 #include "keynest/result.h"
 
+struct llama_vocab;
+
 namespace keynest {
 
-/// The numbers of a model that its graph and the engine need. Sizes are checked against the tensors when loading.
+/// The numbers of a model that its graph and the engine need. Sizes are checked against the tensors when
+/// loading.
 struct Hparams {
-  std::int32_t layers = 0, embedding = 0, heads = 0, kv_heads = 0, head_dim = 0, feed_forward = 0, vocabulary = 0;
+  std::int32_t layers = 0, embedding = 0, heads = 0, kv_heads = 0, head_dim = 0, feed_forward = 0,
+               vocabulary = 0;
   std::int32_t trained_context = 0;
   float norm_epsilon = 0;
-  float attention_scale = 0;                 ///< of the logits q.k
-  std::vector<std::int32_t> layer_windows;   ///< [layers], 0 = global
+  float attention_scale = 0;                ///< of the logits q.k
+  std::vector<std::int32_t> layer_windows;  ///< [layers], 0 = global
 };
 
 /// The two operations of a layer that the engine binds: implemented with ggml custom operations.
@@ -26,8 +30,8 @@ class AttentionBinding {
  public:
   virtual ~AttentionBinding() = default;
 
-  /// Adds k, v to the layer's cache and attends.  q [head_dim, heads, tokens], k and v [head_dim, kv_heads, tokens],
-  /// all contiguous F32, after norms and RoPE, not scaled. Returns [head_dim * heads, tokens].
+  /// Adds k, v to the layer's cache and attends.  q [head_dim, heads, tokens], k and v [head_dim, kv_heads,
+  /// tokens], all contiguous F32, after norms and RoPE, not scaled. Returns [head_dim * heads, tokens].
   virtual ggml_tensor* append_and_attend(ggml_context* context, int layer, ggml_tensor* q, ggml_tensor* k,
                                          ggml_tensor* v) = 0;
 
@@ -56,7 +60,11 @@ class GraphModel : public Model {
  public:
   virtual const Hparams& hparams() const = 0;
 
-  /// Builds the graph of one step in `context` (no_alloc; see graph_nodes for its size). Inputs are flagged as such.
+  /// For libllama's samplers; lives as long as the model.
+  virtual const llama_vocab* vocab() const = 0;
+
+  /// Builds the graph of one step in `context` (no_alloc; see graph_nodes for its size). Inputs are flagged
+  /// as such.
   virtual StepGraph build(ggml_context* context, const StepShape& shape, AttentionBinding& binding) const = 0;
 
   /// Upper bound on the nodes of any step graph.
