@@ -1,0 +1,144 @@
+// Passes over keys against a scalar twin in double, on every SIMD target.
+#include "kernels/key_scores.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "kernels/kernel_test.h"
+#include "kernels/rows.h"
+
+namespace keynest {
+namespace {
+
+using KeyScoresTest = EveryTarget;
+KEYNEST_EVERY_TARGET(KeyScoresTest);
+
+double norm_of(const double* key, int d) {
+  double square = 0;
+  for (int i = 0; i < d; ++i) square += key[i] * key[i];
+  return std::sqrt(square);
+}
+
+/// A filled head, its decoded keys and an anchor.
+struct Problem {
+  TestHead head;
+  int d, rows;
+  std::vector<double> keys;
+  std::vector<float> anchor;
+
+  Problem(std::mt19937& random, KvType type, int head_dim, int count)
+      : head(type, head_dim, count), d(head_dim), rows(count) {
+    head.fill(random, random_positions(random, count, 2 * count));
+    keys = head.keys();
+    anchor = normal_floats(random, static_cast<std::size_t>(d));
+  }
+  const double* key(int row) const { return keys.data() + static_cast<std::ptrdiff_t>(row) * d; }
+};
+
+void for_every_storage(const std::function<void(Problem&)>& check) {
+  std::mt19937 random(1);
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
+    for (const int d : {16, 64, 72, 80, 96, 128, 256}) {
+      if (type == KvType::kQ8_0 && d % 32 != 0) continue;
+      for (const int rows : {1, 63, 64, 65, 200}) {
+        SCOPED_TRACE(std::string(type_name(type)) + " d=" + std::to_string(d) +
+                     " rows=" + std::to_string(rows));
+        Problem p(random, type, d, rows);
+        check(p);
+      }
+    }
+  }
+}
+
+/// Sums over rows: error relative to the sum of the magnitudes.
+void expect_sums(const Problem& p, const std::vector<double>& out, const std::function<double(int)>& factor) {
+  for (int dim = 0; dim < p.d; ++dim) {
+    double sum = 0, magnitude = 0;
+    for (int row = 0; row < p.rows; ++row) {
+      sum += p.key(row)[dim] * factor(row);
+      magnitude += std::fabs(p.key(row)[dim] * factor(row));
+    }
+    ASSERT_NEAR(out[static_cast<std::size_t>(dim)], sum, 1e-7 * magnitude) << dim;
+  }
+}
+
+TEST_P(KeyScoresTest, SumsOfKeys) {
+  for_every_storage([](Problem& p) {
+    std::vector<double> out(static_cast<std::size_t>(p.d), 99.0);
+    sum_keys(p.head.view(), out.data());
+    expect_sums(p, out, [](int) { return 1.0; });
+    sum_unit_keys(p.head.view(), out.data());
+    expect_sums(p, out, [&](int row) { return 1.0 / norm_of(p.key(row), p.d); });
+  });
+}
+
+TEST_P(KeyScoresTest, SumsOfManyRowsStayExact) {
+  TestHead head(KvType::kF32, 8, 64 * 2000);
+  const std::vector<float> ones(64 * 8, 0.1f);
+  const std::vector<Position> positions(64, Position{0});
+  for (int row = 0; row < head.rows(); row += 64) {
+    write_rows(head.view(), Row{row}, 64, ones.data(), 8, ones.data(), 8, positions.data());
+  }
+  std::vector<double> out(8);
+  sum_keys(head.view(), out.data());
+  EXPECT_NEAR(out[3], 64 * 2000 * static_cast<double>(0.1f), 1e-6);
+}
+
+/// Scores of rows: error relative to `scale`.
+void expect_scores(const Problem& p, const std::vector<float>& out,
+                   const std::function<double(int)>& expected, double scale) {
+  for (int row = 0; row < p.rows; ++row)
+    ASSERT_NEAR(out[static_cast<std::size_t>(row)], expected(row), 1.5e-7 * scale) << row;
+  ASSERT_EQ(out.back(), -3.0f) << "overrun";
+}
+
+TEST_P(KeyScoresTest, ScoresOfRows) {
+  for_every_storage([](Problem& p) {
+    std::vector<float> out(static_cast<std::size_t>(p.rows) + 1, -3.0f);
+    const std::vector<double> anchor(p.anchor.begin(), p.anchor.end());
+    const double anchor_norm = norm_of(anchor.data(), p.d);
+    const auto dot = [&](int row) {
+      double sum = 0;
+      for (int i = 0; i < p.d; ++i) sum += p.key(row)[i] * anchor[static_cast<std::size_t>(i)];
+      return sum;
+    };
+    const auto distance = [&](int row) {
+      double sum = 0;
+      for (int i = 0; i < p.d; ++i) sum += std::pow(p.key(row)[i] - anchor[static_cast<std::size_t>(i)], 2);
+      return std::sqrt(sum);
+    };
+    const auto norm = [&](int row) { return norm_of(p.key(row), p.d); };
+    dot_keys(p.head.view(), p.anchor.data(), out.data());
+    expect_scores(p, out, dot, 4 * anchor_norm);
+    cosine_keys(p.head.view(), p.anchor.data(), out.data());
+    expect_scores(
+        p, out, [&](int row) { return dot(row) / (norm(row) * anchor_norm); }, 1);
+    distance_keys(p.head.view(), p.anchor.data(), out.data());
+    expect_scores(p, out, distance, 2 * anchor_norm);
+    norm_keys(p.head.view(), out.data());
+    expect_scores(p, out, norm, 2 * std::sqrt(p.d));
+  });
+}
+
+TEST_P(KeyScoresTest, ZeroKeysAndAnchors) {
+  TestHead head(KvType::kF16, 16, 2);
+  std::vector<float> keys(32, 0.0f), out(2);
+  keys[16] = 3.0f;
+  const Position positions[] = {Position{0}, Position{1}};
+  write_rows(head.view(), Row{0}, 2, keys.data(), 16, keys.data(), 16, positions);
+  std::vector<float> anchor(16, 0.0f);
+  cosine_keys(head.view(), anchor.data(), out.data());
+  EXPECT_EQ(out, (std::vector<float>{0.0f, 0.0f}));
+  anchor[0] = -2.0f;
+  cosine_keys(head.view(), anchor.data(), out.data());
+  EXPECT_FLOAT_EQ(out[0], 0.0f);
+  EXPECT_FLOAT_EQ(out[1], -1.0f);
+  std::vector<double> sums(16);
+  sum_unit_keys(head.view(), sums.data());
+  EXPECT_NEAR(sums[0], 1.0, 1e-7);
+  EXPECT_EQ(sums[1], 0.0);
+}
+
+}  // namespace
+}  // namespace keynest

@@ -1,0 +1,175 @@
+// Writing, moving and reading entries.
+#include "kernels/rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/kernel_test.h"
+
+namespace keynest {
+namespace {
+
+struct Storage {
+  KvType type;
+  int head_dim;
+};
+const std::vector<Storage> kStorages = {{KvType::kF32, 64},  {KvType::kF16, 64},  {KvType::kF16, 72},
+                                        {KvType::kBF16, 80}, {KvType::kF16, 8},   {KvType::kQ8_0, 64},
+                                        {KvType::kQ8_0, 96}, {KvType::kBF16, 256}};
+
+/// Largest error a stored number may have: half a unit in the last place, or half a quantum of its block
+/// of 32.
+double allowed_error(KvType type, const float* vector, int dim) {
+  const double magnitude = std::fabs(vector[dim]);
+  switch (type) {
+    case KvType::kF32:
+      return 0;
+    case KvType::kF16:
+      return std::max(magnitude * 0x1p-11, 0x1p-25);
+    case KvType::kBF16:
+      return magnitude * 0x1p-8;
+    case KvType::kQ8_0: {
+      double largest = 0;
+      for (int i = dim / 32 * 32; i < dim / 32 * 32 + 32; ++i)
+        largest = std::max<double>(largest, std::fabs(vector[i]));
+      return largest / 127 * (0.5 + 127 * 0x1p-11);  // the scale's own rounding may cost the largest more
+    }
+  }
+  return 0;
+}
+
+/// Entries to write, with strides larger than the vectors.
+struct Entries {
+  std::size_t stride;
+  std::vector<float> keys, values;
+  std::vector<Position> positions;
+
+  Entries(std::mt19937& random, int count, int head_dim)
+      : stride(static_cast<std::size_t>(head_dim) + 5),
+        keys(normal_floats(random, stride * static_cast<std::size_t>(count))),
+        values(normal_floats(random, stride * static_cast<std::size_t>(count))),
+        positions(random_positions(random, count, 10 * count)) {}
+  const float* key(int i) const { return keys.data() + static_cast<std::size_t>(i) * stride; }
+  const float* value(int i) const { return values.data() + static_cast<std::size_t>(i) * stride; }
+  void write(const HeadRows& head, int first, int count) const {
+    write_rows(head, Row{first}, count, keys.data(), stride, values.data(), stride, positions.data());
+  }
+};
+
+void expect_entry(const HeadRows& head, int row, const Entries& entries, int i) {
+  const int d = head.layout->head_dim;
+  std::vector<float> key(static_cast<std::size_t>(d)), value(static_cast<std::size_t>(d));
+  read_key(head, Row{row}, key.data());
+  read_value(head, Row{row}, value.data());
+  double square = 0;
+  for (int dim = 0; dim < d; ++dim) {
+    const auto at = static_cast<std::size_t>(dim);
+    ASSERT_NEAR(key[at], entries.key(i)[dim], allowed_error(head.layout->type, entries.key(i), dim)) << dim;
+    ASSERT_NEAR(value[at], entries.value(i)[dim], allowed_error(head.layout->type, entries.value(i), dim))
+        << dim;
+    square += static_cast<double>(key[at]) * key[at];
+  }
+  ASSERT_EQ(head.position(Row{row}), entries.positions[static_cast<std::size_t>(i)]);
+  ASSERT_FLOAT_EQ(head.inv_norms(row / kPageRows)[row % kPageRows],
+                  static_cast<float>(1 / std::sqrt(square)));
+}
+
+TEST(Rows, WrittenEntriesAreReadBack) {
+  std::mt19937 random(1);
+  for (const Storage& s : kStorages) {
+    SCOPED_TRACE(std::string(type_name(s.type)) + " " + std::to_string(s.head_dim));
+    TestHead head(s.type, s.head_dim, 150, 2);
+    const Entries entries(random, 90, s.head_dim);
+    entries.write(head.view(), 50, 90);
+    for (int i = 0; i < 90; ++i) expect_entry(head.view(), 50 + i, entries, i);
+    for (int row = 50; row < 140; ++row) {
+      ASSERT_EQ(head.view().state(row / kPageRows, 0)[row % kPageRows], 0.0f);
+      ASSERT_EQ(head.view().state(row / kPageRows, 1)[row % kPageRows], 0.0f);
+    }
+  }
+}
+
+TEST(Rows, WritingLeavesTheOtherRowsAlone) {
+  std::mt19937 random(2);
+  for (const Storage& s : kStorages) {
+    SCOPED_TRACE(type_name(s.type));
+    TestHead head(s.type, s.head_dim, 128, 1);
+    const Entries before(random, 128, s.head_dim), entries(random, 5, s.head_dim);
+    before.write(head.view(), 0, 128);
+    entries.write(head.view(), 62, 5);
+    for (int row = 0; row < 128; ++row) {
+      const bool written = row >= 62 && row < 67;
+      expect_entry(head.view(), row, written ? entries : before, written ? row - 62 : row);
+    }
+  }
+}
+
+TEST(Rows, MovedEntriesArriveWhole) {
+  std::mt19937 random(3);
+  for (const Storage& s : kStorages) {
+    SCOPED_TRACE(type_name(s.type));
+    TestHead head(s.type, s.head_dim, 128, 3);
+    const Entries entries(random, 128, s.head_dim);
+    entries.write(head.view(), 0, 128);
+    for (int state = 0; state < 3; ++state)
+      head.view().state(1, state)[36] = 10.0f + static_cast<float>(state);
+    move_row(head.view(), Row{100}, Row{7});
+    move_row(head.view(), Row{20}, Row{21});
+    for (int row = 0; row < 128; ++row)
+      expect_entry(head.view(), row, entries, row == 7 ? 100 : row == 21 ? 20 : row);
+    for (int state = 0; state < 3; ++state) {
+      EXPECT_EQ(head.view().state(0, state)[7], 10.0f + static_cast<float>(state));
+      EXPECT_EQ(head.view().state(0, state)[21], 0.0f);
+    }
+  }
+}
+
+TEST(Rows, ZeroKeysHaveAFiniteInverseNorm) {
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
+    TestHead head(type, 32, 1);
+    const std::vector<float> zeros(32, 0.0f);
+    const Position position{0};
+    write_rows(head.view(), Row{0}, 1, zeros.data(), 32, zeros.data(), 32, &position);
+    EXPECT_FLOAT_EQ(head.view().inv_norms(0)[0], 1e12f);
+    EXPECT_EQ(head.keys(), std::vector<double>(32, 0.0));
+    EXPECT_EQ(head.values(), std::vector<double>(32, 0.0));
+  }
+}
+
+// The bits of q8_0, which saved caches depend on.
+TEST(Rows, QuantisedBlocksAsDocumented) {
+  TestHead head(KvType::kQ8_0, 32, 1);
+  std::vector<float> vector(32, 0.0f);
+  vector[0] = 127.0f, vector[1] = -1.4f, vector[2] = 2.5f, vector[3] = -127.0f, vector[31] = 64.6f;
+  const Position position{3};
+  write_rows(head.view(), Row{0}, 1, vector.data(), 32, vector.data(), 32, &position);
+  const auto* keys = reinterpret_cast<const std::int8_t*>(head.view().keys(0));
+  const auto* values = reinterpret_cast<const std::int8_t*>(head.view().values(0));
+  const int expected[] = {127, -1, 2, -127};
+  for (int dim = 0; dim < 4; ++dim) {
+    EXPECT_EQ(keys[dim * kPageRows], expected[dim]);
+    EXPECT_EQ(values[dim], expected[dim]);
+  }
+  EXPECT_EQ(values[31], 65);
+  EXPECT_EQ(reinterpret_cast<const std::uint16_t*>(keys + 32 * kPageRows)[0], 0x3c00u) << "1.0";
+  EXPECT_EQ(reinterpret_cast<const std::uint16_t*>(values + 32 * kPageRows)[0], 0x3c00u) << "1.0";
+}
+
+TEST(PageLayout, SectionsAreAlignedAndDisjoint) {
+  for (const Storage& s : kStorages) {
+    const PageLayout layout = PageLayout::make(s.type, s.head_dim, 3);
+    const std::size_t matrix = kPageRows * row_bytes(s.type, s.head_dim);
+    for (const std::size_t at :
+         {layout.keys, layout.values, layout.positions, layout.inv_norms, layout.state}) {
+      EXPECT_EQ(at % kPageAlignment, 0u);
+    }
+    EXPECT_GE(layout.values, layout.keys + matrix);
+    EXPECT_GE(layout.positions, layout.values + matrix);
+    EXPECT_EQ(layout.inv_norms, layout.positions + 256);
+    EXPECT_EQ(layout.state, layout.inv_norms + 256);
+    EXPECT_EQ(layout.bytes, layout.state + 3 * 256);
+  }
+}
+
+}  // namespace
+}  // namespace keynest
