@@ -20,8 +20,8 @@ class Network {
   virtual StepGraph build(StepBuilder& step) const = 0;
 };
 
-/// Reads its own metadata, completes `hparams` (filled with what all architectures share) and takes its tensors.
-/// Errors are left in `metadata` and `table`.
+/// Reads its own metadata, completes `hparams` (filled with what all architectures share) and takes its
+/// tensors. Errors are left in `metadata` and `table`.
 using CreateNetwork = std::unique_ptr<Network> (*)(Metadata& metadata, Hparams& hparams, WeightTable& table);
 
 /// Null when the name is unknown. Names are those of the metadata key "general.architecture".

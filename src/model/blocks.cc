@@ -2,7 +2,9 @@
 
 namespace keynest {
 
-std::string layer_tensor(int layer, const std::string& name) { return "blk." + std::to_string(layer) + "." + name; }
+std::string layer_tensor(int layer, const std::string& name) {
+  return "blk." + std::to_string(layer) + "." + name;
+}
 
 EndWeights take_ends(WeightTable& table, const Hparams& h) {
   EndWeights ends;
@@ -15,7 +17,8 @@ EndWeights take_ends(WeightTable& table, const Hparams& h) {
 }
 
 AttentionWeights take_attention(WeightTable& table, const Hparams& h, int layer) {
-  const std::int64_t width = std::int64_t{h.head_dim} * h.heads, kv_width = std::int64_t{h.head_dim} * h.kv_heads;
+  const std::int64_t width = std::int64_t{h.head_dim} * h.heads,
+                     kv_width = std::int64_t{h.head_dim} * h.kv_heads;
   const auto matrix = [&](const char* name, std::int64_t in, std::int64_t out) {
     return table.take(layer_tensor(layer, name) + ".weight", {in, out}, WeightUse::kMatrix);
   };
@@ -33,6 +36,11 @@ AttentionWeights take_attention(WeightTable& table, const Hparams& h, int layer)
   w.v_bias = bias("attn_v", kv_width);
   w.out_bias = bias("attn_output", h.embedding);
   return w;
+}
+
+void take_head_norms(WeightTable& table, const Hparams& h, int layer, AttentionWeights& w) {
+  w.q_norm = table.take(layer_tensor(layer, "attn_q_norm.weight"), {h.head_dim}, WeightUse::kVector);
+  w.k_norm = table.take(layer_tensor(layer, "attn_k_norm.weight"), {h.head_dim}, WeightUse::kVector);
 }
 
 FeedForwardWeights take_feed_forward(WeightTable& table, const Hparams& h, int layer) {
@@ -64,7 +72,8 @@ StepBuilder::StepBuilder(ggml_context* context, const StepShape& shape, const Hp
   step_.graph = ggml_new_graph_custom(context, graph_nodes, false);
   step_.tokens = input(shape.tokens, "tokens");
   step_.positions = input(shape.tokens, "positions");
-  if (shape.outputs != 0 && shape.outputs != shape.tokens) step_.output_ids = input(shape.outputs, "output_ids");
+  if (shape.outputs != 0 && shape.outputs != shape.tokens)
+    step_.output_ids = input(shape.outputs, "output_ids");
 }
 
 ggml_tensor* StepBuilder::named(ggml_tensor* tensor, const char* name, int layer) const {

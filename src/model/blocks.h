@@ -13,15 +13,16 @@ namespace keynest {
 
 /// Biases are null where the file has none. heads_width = head_dim * heads, kv_width = head_dim * kv_heads.
 struct AttentionWeights {
-  ggml_tensor *norm = nullptr;                                            // [embedding]
-  ggml_tensor *q = nullptr, *k = nullptr, *v = nullptr, *out = nullptr;   // [embedding, width]; out the other way
+  ggml_tensor* norm = nullptr;  // [embedding]
+  ggml_tensor *q = nullptr, *k = nullptr, *v = nullptr,
+              *out = nullptr;  // [embedding, width]; out the other way
   ggml_tensor *q_bias = nullptr, *k_bias = nullptr, *v_bias = nullptr, *out_bias = nullptr;
-  ggml_tensor *q_norm = nullptr, *k_norm = nullptr;                       // [head_dim]
+  ggml_tensor *q_norm = nullptr, *k_norm = nullptr;  // [head_dim]
 };
 
 struct FeedForwardWeights {
-  ggml_tensor *norm = nullptr;                                            // [embedding]
-  ggml_tensor *gate = nullptr, *up = nullptr, *down = nullptr;            // [embedding, ff]; down [ff, embedding]
+  ggml_tensor* norm = nullptr;                                  // [embedding]
+  ggml_tensor *gate = nullptr, *up = nullptr, *down = nullptr;  // [embedding, ff]; down [ff, embedding]
   ggml_tensor *gate_bias = nullptr, *up_bias = nullptr, *down_bias = nullptr;
 };
 
@@ -33,14 +34,16 @@ struct LayerWeights {
 
 /// The first and the last weights of a model.
 struct EndWeights {
-  ggml_tensor* embedding = nullptr;    // [embedding, vocabulary]
-  ggml_tensor* norm = nullptr;         // [embedding]
-  ggml_tensor* output = nullptr;       // [embedding, vocabulary]; the embedding's data when the file has no own
+  ggml_tensor* embedding = nullptr;  // [embedding, vocabulary]
+  ggml_tensor* norm = nullptr;       // [embedding]
+  ggml_tensor* output = nullptr;     // [embedding, vocabulary]; the embedding's data when the file has no own
   ggml_tensor* output_bias = nullptr;  // [vocabulary]
 };
 
 EndWeights take_ends(WeightTable& table, const Hparams& hparams);
 AttentionWeights take_attention(WeightTable& table, const Hparams& hparams, int layer);
+/// The norms on single heads, which Qwen3 and Gemma 3 have.
+void take_head_norms(WeightTable& table, const Hparams& hparams, int layer, AttentionWeights& weights);
 FeedForwardWeights take_feed_forward(WeightTable& table, const Hparams& hparams, int layer);
 /// "blk.3.attn_norm.weight"
 std::string layer_tensor(int layer, const std::string& name);
@@ -55,8 +58,8 @@ enum class Gate { kSilu, kGelu };
 /// Builds the graph of one step. Every method adds to it and returns the result, named "name-layer".
 class StepBuilder {
  public:
-  StepBuilder(ggml_context* context, const StepShape& shape, const Hparams& hparams, AttentionBinding& binding,
-              std::size_t graph_nodes);
+  StepBuilder(ggml_context* context, const StepShape& shape, const Hparams& hparams,
+              AttentionBinding& binding, std::size_t graph_nodes);
 
   ggml_context* context() const { return context_; }
 
@@ -74,8 +77,8 @@ class StepBuilder {
   /// Rotates queries and keys.
   void rope(Projections& heads, const RopeSettings& settings, ggml_tensor* factors, int layer);
 
-  /// Append, attend, evict: [head_dim * heads, tokens], or [.., outputs] in the last layer. Null in the last layer of a
-  /// step without outputs: nothing after it is wanted.
+  /// Append, attend, evict: [head_dim * heads, tokens], or [.., outputs] in the last layer. Null in the last
+  /// layer of a step without outputs: nothing after it is wanted.
   ggml_tensor* attend(const Projections& heads, int layer);
 
   /// The rows of the residual stream that go with what attend() returned.
@@ -91,8 +94,8 @@ class StepBuilder {
 
   ggml_tensor* named(ggml_tensor* tensor, const char* name, int layer = -1) const;
 
-  /// A layer as Llama has it, x + attention(norm(x)), then x + feed_forward(norm(x)): x [embedding, tokens] to
-  /// [embedding, tokens or outputs]; null where attend() is.
+  /// A layer as Llama has it, x + attention(norm(x)), then x + feed_forward(norm(x)): x [embedding, tokens]
+  /// to [embedding, tokens or outputs]; null where attend() is.
   ggml_tensor* pre_norm_layer(ggml_tensor* x, const LayerWeights& weights, const RopeSettings& rope,
                               ggml_tensor* rope_factors, int layer);
 

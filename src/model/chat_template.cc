@@ -18,8 +18,9 @@ std::string builtin_names() {
 Error unknown_template(const std::string& chat_template) {
   const std::string shown =
       chat_template.size() <= 40 ? "'" + chat_template + "'" : "'" + chat_template.substr(0, 40) + "...'";
-  return invalid_argument("chat template " + shown +
-                          " is neither a known template text nor a built-in name; give one of: " + builtin_names());
+  return invalid_argument(
+      "chat template " + shown +
+      " is neither a known template text nor a built-in name; give one of: " + builtin_names());
 }
 
 Status check_texts(const std::vector<ChatMessage>& messages, const std::string& chat_template) {
@@ -27,7 +28,8 @@ Status check_texts(const std::vector<ChatMessage>& messages, const std::string& 
   if (has_zero(chat_template)) return invalid_argument("the chat template contains a zero byte");
   for (const ChatMessage& message : messages) {
     if (!has_zero(message.role) && !has_zero(message.content)) continue;
-    return invalid_argument("a chat message contains a zero byte; remove it, or give the text without a template");
+    return invalid_argument(
+        "a chat message contains a zero byte; remove it, or give the text without a template");
   }
   return {};
 }

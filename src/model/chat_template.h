@@ -8,7 +8,8 @@
 
 namespace keynest {
 
-/// `chat_template` is a template's text or the name of a built-in one. Errors: kInvalidArgument, naming what there is.
+/// `chat_template` is a template's text or the name of a built-in one. Errors: kInvalidArgument, naming what
+/// there is.
 Result<std::string> render_chat(const std::vector<ChatMessage>& messages, bool add_assistant,
                                 const std::string& chat_template);
 

@@ -1,4 +1,5 @@
-// Keeps ggml and libllama quiet, and turns what they would print, or abort on, into text for an error message.
+// Keeps ggml and libllama quiet, and turns what they would print, or abort on, into text for an error
+// message.
 #pragma once
 
 #include <string>

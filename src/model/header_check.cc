@@ -10,10 +10,10 @@
 namespace keynest {
 namespace {
 
-constexpr std::uint64_t kMaxKeyLength = 65535;           // the format's limit
-constexpr std::uint64_t kMaxTensors = 1 << 16;           // 27B models have about 1000; a description takes 400 bytes
+constexpr std::uint64_t kMaxKeyLength = 65535;  // the format's limit
+constexpr std::uint64_t kMaxTensors = 1 << 16;  // 27B models have about 1000; a description takes 400 bytes
 constexpr std::uint64_t kMaxPairs = 1 << 16;
-constexpr std::uint64_t kMinPairBytes = 8 + 1 + 4 + 1;   // length, key, type, value
+constexpr std::uint64_t kMinPairBytes = 8 + 1 + 4 + 1;    // length, key, type, value
 constexpr std::uint64_t kMinTensorBytes = 8 + 4 + 4 + 8;  // length, dimensions, type, offset
 
 /// Bytes of one element; 0 for strings, arrays and unknown types.
@@ -99,7 +99,8 @@ bool take_tensor_info(Cursor& in) {
 }
 
 Error damaged(const std::string& what, const Cursor& in) {
-  return {ErrorCode::kInvalidFile, "truncated or damaged: " + what + " (at byte " + std::to_string(in.at()) + ")"};
+  return {ErrorCode::kInvalidFile,
+          "truncated or damaged: " + what + " (at byte " + std::to_string(in.at()) + ")"};
 }
 
 Status check_version(std::uint32_t version) {

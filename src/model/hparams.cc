@@ -23,7 +23,8 @@ std::int32_t read_count(Metadata& metadata, std::string_view key, std::uint32_t 
   return metadata.status().ok() ? static_cast<std::int32_t>(value) : 1;
 }
 
-std::int32_t read_layer_count(Metadata& metadata, std::string_view key, std::int32_t layers, std::uint32_t most) {
+std::int32_t read_layer_count(Metadata& metadata, std::string_view key, std::int32_t layers,
+                              std::uint32_t most) {
   const std::uint32_t value = metadata.u32_of_all_layers(key, static_cast<std::uint32_t>(layers));
   check_range(metadata, key, value, most);
   return metadata.status().ok() ? static_cast<std::int32_t>(value) : 1;
@@ -50,7 +51,8 @@ std::int32_t count_vocabulary(Metadata& metadata) {
   const std::int64_t id = gguf_find_key(metadata.gguf(), kKey);
   if (id < 0 || gguf_get_kv_type(metadata.gguf(), id) != GGUF_TYPE_ARRAY ||
       gguf_get_arr_type(metadata.gguf(), id) != GGUF_TYPE_STRING) {
-    metadata.fail(ErrorCode::kInvalidFile, std::string("metadata key '") + kKey + "' must be an array of strings");
+    metadata.fail(ErrorCode::kInvalidFile,
+                  std::string("metadata key '") + kKey + "' must be an array of strings");
     return 1;
   }
   const std::size_t count = gguf_get_arr_n(metadata.gguf(), id);
@@ -84,7 +86,8 @@ Hparams read_hparams(Metadata& metadata) {
                          ? read_layer_count(metadata, ".attention.head_count_kv", hparams.layers, 1 << 16)
                          : hparams.heads;
   if (hparams.heads % hparams.kv_heads != 0) {
-    metadata.fail(ErrorCode::kInvalidFile, std::to_string(hparams.heads) + " query heads are no multiple of " +
+    metadata.fail(ErrorCode::kInvalidFile, std::to_string(hparams.heads) +
+                                               " query heads are no multiple of " +
                                                std::to_string(hparams.kv_heads) + " KV heads");
   }
   hparams.head_dim = read_head_dim(metadata, hparams);

@@ -1,5 +1,6 @@
-// The Llama family (Touvron et al. 2023; Llama 3: Grattafiori et al. 2024). Also Mistral, SmolLM and others that are
-// stored under the name "llama". Llama 3.1 and later divide rope's frequencies by factors kept in a tensor.
+// The Llama family (Touvron et al. 2023; Llama 3: Grattafiori et al. 2024). Also Mistral, SmolLM and others
+// that are stored under the name "llama". Llama 3.1 and later divide rope's frequencies by factors kept in a
+// tensor.
 #include "model/architecture.h"
 
 namespace keynest {

@@ -69,7 +69,8 @@ std::uint32_t Metadata::u32_of_all_layers(std::string_view key, std::uint32_t la
   const std::int64_t id = find(key);
   if (id < 0 || gguf_get_kv_type(gguf_, id) != GGUF_TYPE_ARRAY) return u32(key);
   const gguf_type type = gguf_get_arr_type(gguf_, id);
-  if (type != GGUF_TYPE_UINT32 && type != GGUF_TYPE_INT32) return wrong_type(key, "u32 or an array of them"), 0;
+  if (type != GGUF_TYPE_UINT32 && type != GGUF_TYPE_INT32)
+    return wrong_type(key, "u32 or an array of them"), 0;
   if (layers == 0 || gguf_get_arr_n(gguf_, id) != layers) {
     fail(ErrorCode::kInvalidFile, "metadata key '" + full_key(key) + "' has " +
                                       std::to_string(gguf_get_arr_n(gguf_, id)) + " numbers for " +
@@ -85,7 +86,8 @@ std::uint32_t Metadata::u32_of_all_layers(std::string_view key, std::uint32_t la
   return values[0];
 }
 
-std::uint32_t Metadata::u32_of_all_layers(std::string_view key, std::uint32_t layers, std::uint32_t fallback) {
+std::uint32_t Metadata::u32_of_all_layers(std::string_view key, std::uint32_t layers,
+                                          std::uint32_t fallback) {
   return has(key) ? u32_of_all_layers(key, layers) : fallback;
 }
 

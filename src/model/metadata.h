@@ -1,5 +1,5 @@
-// Typed reading of a GGUF file's metadata. Remembers the first thing that was wrong, so that a list of reads needs
-// one check at its end.
+// Typed reading of a GGUF file's metadata. Remembers the first thing that was wrong, so that a list of reads
+// needs one check at its end.
 #pragma once
 
 #include <gguf.h>

@@ -60,7 +60,8 @@ class GgufModel : public GraphModel {
 
 Error unknown_architecture(const std::string& name) {
   std::string known;
-  for (const std::string_view each : architecture_names()) known += (known.empty() ? "" : ", ") + std::string(each);
+  for (const std::string_view each : architecture_names())
+    known += (known.empty() ? "" : ", ") + std::string(each);
   return {ErrorCode::kUnsupported, "architecture '" + name + "' is not supported; supported are: " + known};
 }
 
@@ -78,7 +79,8 @@ Result<std::shared_ptr<const Model>> GgufModel::load(const std::string& path, co
 Status GgufModel::read(GgufFile& file, const ModelOptions& options) {
   Metadata general(file.gguf(), "");
   const std::string architecture = general.text("general.architecture");
-  if (general.has("split.count")) general.fail(ErrorCode::kUnsupported, "models split over files are not supported");
+  if (general.has("split.count"))
+    general.fail(ErrorCode::kUnsupported, "models split over files are not supported");
   KEYNEST_TRY(general.status());
   const CreateNetwork create = find_architecture(architecture);
   if (create == nullptr) return unknown_architecture(architecture);

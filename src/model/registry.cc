@@ -3,7 +3,9 @@
 // The architectures: one line each. NAME is the one in the metadata and that of create_NAME in NAME.cc.
 #define KEYNEST_ARCHITECTURES(ENTRY) \
   ENTRY(llama)                       \
-  ENTRY(qwen2)
+  ENTRY(qwen2)                       \
+  ENTRY(qwen3)                       \
+  ENTRY(gemma3)
 
 namespace keynest {
 

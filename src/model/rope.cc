@@ -5,8 +5,8 @@
 namespace keynest {
 namespace {
 
-/// What ggml multiplies into sine and cosine under YaRN is 1 + 0.1 ln(factor) for every factor; the paper's is that
-/// only for factors above 1. This is the quotient of the two.
+/// What ggml multiplies into sine and cosine under YaRN is 1 + 0.1 ln(factor) for every factor; the paper's
+/// is that only for factors above 1. This is the quotient of the two.
 float yarn_attention_factor(float scale) {
   const float factor = 1.0f / scale;
   const float wanted = factor <= 1.0f ? 1.0f : 0.1f * std::log(factor) + 1.0f;
@@ -23,15 +23,19 @@ bool positive(float value) { return std::isfinite(value) && value > 0; }
 
 void check(Metadata& metadata, const Hparams& hparams, const RopeSettings& rope, const std::string& type) {
   if (type != "none" && type != "linear" && type != "yarn") {
-    metadata.fail(ErrorCode::kUnsupported, "rope scaling '" + type + "' is not supported; none, linear and yarn are");
+    metadata.fail(ErrorCode::kUnsupported,
+                  "rope scaling '" + type + "' is not supported; none, linear and yarn are");
   }
   if (rope.dimensions != hparams.head_dim) {
-    metadata.fail(ErrorCode::kUnsupported, "rope rotates " + std::to_string(rope.dimensions) + " of a head's " +
-                                               std::to_string(hparams.head_dim) + " dimensions; it must be all");
+    metadata.fail(ErrorCode::kUnsupported, "rope rotates " + std::to_string(rope.dimensions) +
+                                               " of a head's " + std::to_string(hparams.head_dim) +
+                                               " dimensions; it must be all");
   }
-  if (!positive(rope.base) || !positive(rope.scale) || !positive(rope.attn_factor) || rope.original_context <= 0) {
-    metadata.fail(ErrorCode::kInvalidFile, "rope settings are out of range (base " + std::to_string(rope.base) +
-                                               ", scale " + std::to_string(rope.scale) + ", original context " +
+  if (!positive(rope.base) || !positive(rope.scale) || !positive(rope.attn_factor) ||
+      rope.original_context <= 0) {
+    metadata.fail(ErrorCode::kInvalidFile, "rope settings are out of range (base " +
+                                               std::to_string(rope.base) + ", scale " +
+                                               std::to_string(rope.scale) + ", original context " +
                                                std::to_string(rope.original_context) + ")");
   }
 }
@@ -59,11 +63,11 @@ RopeSettings read_rope(Metadata& metadata, const Hparams& hparams, int mode) {
   return rope;
 }
 
-ggml_tensor* apply_rope(ggml_context* context, ggml_tensor* x, ggml_tensor* positions, const RopeSettings& settings,
-                        ggml_tensor* factors) {
-  return ggml_rope_ext(context, x, positions, factors, settings.dimensions, settings.mode, settings.original_context,
-                       settings.base, settings.scale, settings.ext_factor, settings.attn_factor, settings.beta_fast,
-                       settings.beta_slow);
+ggml_tensor* apply_rope(ggml_context* context, ggml_tensor* x, ggml_tensor* positions,
+                        const RopeSettings& settings, ggml_tensor* factors) {
+  return ggml_rope_ext(context, x, positions, factors, settings.dimensions, settings.mode,
+                       settings.original_context, settings.base, settings.scale, settings.ext_factor,
+                       settings.attn_factor, settings.beta_fast, settings.beta_slow);
 }
 
 }  // namespace keynest

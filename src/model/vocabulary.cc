@@ -20,7 +20,8 @@ GgufPointer vocabulary_metadata(const gguf_context* file) {
   gguf_set_kv(copy.get(), file);
   for (std::int64_t i = gguf_get_n_kv(copy.get()) - 1; i >= 0; --i) {
     const std::string key = gguf_get_key(copy.get(), i);
-    if (!key.starts_with("tokenizer.") && key != "general.architecture") gguf_remove_key(copy.get(), key.c_str());
+    if (!key.starts_with("tokenizer.") && key != "general.architecture")
+      gguf_remove_key(copy.get(), key.c_str());
   }
   return copy;
 }
@@ -48,10 +49,12 @@ Result<std::unique_ptr<Vocabulary>> Vocabulary::load(const gguf_context* gguf) {
 
 Status Vocabulary::check_added_tokens() const {
   if (llama_vocab_get_add_bos(get()) && llama_vocab_bos(get()) == LLAMA_TOKEN_NULL) {
-    return Error{ErrorCode::kInvalidFile, "the vocabulary asks for a token at the start of texts but names none"};
+    return Error{ErrorCode::kInvalidFile,
+                 "the vocabulary asks for a token at the start of texts but names none"};
   }
   if (llama_vocab_get_add_eos(get()) && llama_vocab_eos(get()) == LLAMA_TOKEN_NULL) {
-    return Error{ErrorCode::kInvalidFile, "the vocabulary asks for a token at the end of texts but names none"};
+    return Error{ErrorCode::kInvalidFile,
+                 "the vocabulary asks for a token at the end of texts but names none"};
   }
   return {};
 }
@@ -59,7 +62,8 @@ Status Vocabulary::check_added_tokens() const {
 void Vocabulary::find_byte_tokens() {
   byte_tokens_.fill(LLAMA_TOKEN_NULL);
   for (Token token = size() - 1; token >= 0; --token) {
-    const bool plain = (llama_vocab_get_attr(get(), token) & (LLAMA_TOKEN_ATTR_NORMAL | LLAMA_TOKEN_ATTR_BYTE)) != 0;
+    const bool plain =
+        (llama_vocab_get_attr(get(), token) & (LLAMA_TOKEN_ATTR_NORMAL | LLAMA_TOKEN_ATTR_BYTE)) != 0;
     char byte;
     if (!plain || llama_token_to_piece(get(), token, &byte, 1, 0, false) != 1) continue;
     byte_tokens_[static_cast<unsigned char>(byte)] = token;
@@ -91,8 +95,9 @@ void Vocabulary::append_text(std::string_view text, bool parse_special, std::vec
   std::size_t room = text.size() / 3 + 16;
   for (;;) {
     out.resize(before + room);
-    const std::int32_t count = llama_tokenize(get(), text.data(), static_cast<std::int32_t>(text.size()),
-                                              out.data() + before, static_cast<std::int32_t>(room), false, parse_special);
+    const std::int32_t count =
+        llama_tokenize(get(), text.data(), static_cast<std::int32_t>(text.size()), out.data() + before,
+                       static_cast<std::int32_t>(room), false, parse_special);
     out.resize(before + static_cast<std::size_t>(std::max(count, 0)));
     if (count >= 0 || count == std::numeric_limits<std::int32_t>::min()) return;
     room = static_cast<std::size_t>(-count);

@@ -49,8 +49,8 @@ bool check_unique(Metadata& metadata, const Array& tokens) {
   return true;
 }
 
-/// Lengths: libllama prints each token once per character of it that is no byte of a byte-level vocabulary, so a few
-/// long tokens could take all memory.
+/// Lengths: libllama prints each token once per character of it that is no byte of a byte-level vocabulary,
+/// so a few long tokens could take all memory.
 bool check_lengths(Metadata& metadata, const Array& tokens) {
   std::size_t printed = 0;
   for (std::size_t i = 0; i < tokens.size; ++i) {
@@ -90,7 +90,8 @@ bool is_hex(char c) { return std::isxdigit(static_cast<unsigned char>(c)) != 0; 
 
 /// "<0xAB>"
 bool names_byte(const char* text) {
-  return std::strlen(text) == 6 && std::strncmp(text, "<0x", 3) == 0 && is_hex(text[3]) && is_hex(text[4]) && text[5] == '>';
+  return std::strlen(text) == 6 && std::strncmp(text, "<0x", 3) == 0 && is_hex(text[3]) && is_hex(text[4]) &&
+         text[5] == '>';
 }
 
 void check_types(Metadata& metadata, const Array& tokens) {
@@ -98,17 +99,18 @@ void check_types(Metadata& metadata, const Array& tokens) {
   const Array types = find_array(metadata, "token_type", GGUF_TYPE_INT32, false);
   if (types.id < 0) return;
   if (types.size != tokens.size) {
-    metadata.fail(ErrorCode::kInvalidFile, "the vocabulary has " + std::to_string(tokens.size) + " tokens and " +
-                                               std::to_string(types.size) + " token types");
+    metadata.fail(ErrorCode::kInvalidFile, "the vocabulary has " + std::to_string(tokens.size) +
+                                               " tokens and " + std::to_string(types.size) + " token types");
     return;
   }
   const auto* values = static_cast<const std::int32_t*>(gguf_get_arr_data(metadata.gguf(), types.id));
   for (std::size_t i = 0; i < types.size; ++i) {
     const bool known = values[i] >= 0 && values[i] <= kByte;
-    if (known && (values[i] != kByte || names_byte(gguf_get_arr_str(metadata.gguf(), tokens.id, i)))) continue;
-    metadata.fail(ErrorCode::kInvalidFile, "token " + std::to_string(i) + " of the vocabulary has type " +
-                                               std::to_string(values[i]) +
-                                               (known ? " (byte) but does not read like <0x0A>" : "; 0 to 6 exist"));
+    if (known && (values[i] != kByte || names_byte(gguf_get_arr_str(metadata.gguf(), tokens.id, i))))
+      continue;
+    metadata.fail(ErrorCode::kInvalidFile,
+                  "token " + std::to_string(i) + " of the vocabulary has type " + std::to_string(values[i]) +
+                      (known ? " (byte) but does not read like <0x0A>" : "; 0 to 6 exist"));
     return;
   }
 }
@@ -119,7 +121,8 @@ void check_merges(Metadata& metadata) {
     const char* text = gguf_get_arr_str(metadata.gguf(), merges.id, i);
     const char* space = *text == '\0' ? nullptr : std::strchr(text + 1, ' ');
     if (space != nullptr && space[1] != '\0') continue;
-    metadata.fail(ErrorCode::kInvalidFile, "merge " + std::to_string(i) + " of the vocabulary has no two parts");
+    metadata.fail(ErrorCode::kInvalidFile,
+                  "merge " + std::to_string(i) + " of the vocabulary has no two parts");
     return;
   }
 }
@@ -159,7 +162,8 @@ void check_byte_tokens(Metadata& metadata, const Array& tokens) {
 void check_vocabulary(Metadata& metadata) {
   const std::string model = metadata.text(kPrefix + "model");
   if (metadata.status().ok() && model != "llama" && model != "gpt2") {
-    metadata.fail(ErrorCode::kUnsupported, "tokenizer '" + model + "' is not supported; 'llama' and 'gpt2' are");
+    metadata.fail(ErrorCode::kUnsupported,
+                  "tokenizer '" + model + "' is not supported; 'llama' and 'gpt2' are");
   }
   metadata.text(kPrefix + "pre", "");
   metadata.text("tokenizer.chat_template", "");

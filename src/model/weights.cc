@@ -46,7 +46,8 @@ bool usable(const TensorInfo& info, WeightUse use, ggml_backend_buffer_type_t ty
 bool type_fits(ggml_type type, WeightUse use) {
   if (type == GGML_TYPE_F32) return true;
   if (use == WeightUse::kVector) return false;
-  return ggml_get_type_traits_cpu(type)->vec_dot != nullptr && ggml_get_type_traits(type)->to_float != nullptr;
+  return ggml_get_type_traits_cpu(type)->vec_dot != nullptr &&
+         ggml_get_type_traits(type)->to_float != nullptr;
 }
 
 std::string print(std::span<const std::int64_t> shape) {
@@ -99,20 +100,21 @@ bool WeightTable::check(const std::string& name, const TensorInfo& info,
   wanted.fill(1);
   std::copy(shape.begin(), shape.end(), wanted.begin());
   if (wanted != info.shape) {
-    fail(ErrorCode::kInvalidFile, "tensor '" + name + "' has shape " + print(info.shape) +
-                                      "; the metadata asks for " + print(wanted));
+    fail(ErrorCode::kInvalidFile,
+         "tensor '" + name + "' has shape " + print(info.shape) + "; the metadata asks for " + print(wanted));
     return false;
   }
   if (!type_fits(info.type, use)) {
-    fail(ErrorCode::kUnsupported,
-         "tensor '" + name + "' has type " + ggml_type_name(info.type) + ", which cannot be used there" +
-             (use == WeightUse::kVector ? "; it must be f32" : ""));
+    fail(ErrorCode::kUnsupported, "tensor '" + name + "' has type " + ggml_type_name(info.type) +
+                                      ", which cannot be used there" +
+                                      (use == WeightUse::kVector ? "; it must be f32" : ""));
     return false;
   }
   return true;
 }
 
-ggml_tensor* WeightTable::take(const std::string& name, std::initializer_list<std::int64_t> shape, WeightUse use) {
+ggml_tensor* WeightTable::take(const std::string& name, std::initializer_list<std::int64_t> shape,
+                               WeightUse use) {
   if (!has(name)) fail(ErrorCode::kInvalidFile, "tensor '" + name + "' is missing");
   return take_optional(name, shape, use);
 }
@@ -161,8 +163,8 @@ Status WeightTable::bind_mapping(Weights& weights, Group& group) const {
 }
 
 Status WeightTable::copy(Weights& weights, Group& group) const {
-  auto& buffer =
-      weights.buffers_.emplace_back(ggml_backend_alloc_ctx_tensors_from_buft(group.context.get(), group.type));
+  auto& buffer = weights.buffers_.emplace_back(
+      ggml_backend_alloc_ctx_tensors_from_buft(group.context.get(), group.type));
   if (!buffer) {
     return Error{ErrorCode::kOutOfMemory, std::string("no memory for weights of kind ") +
                                               ggml_backend_buft_name(group.type) +

@@ -1,5 +1,5 @@
-// Weights: which tensor goes into which memory, and the memory itself. A tensor stays mapped in the file unless
-// ggml offers a rearranged form of it for the operation it is used in.
+// Weights: which tensor goes into which memory, and the memory itself. A tensor stays mapped in the file
+// unless ggml offers a rearranged form of it for the operation it is used in.
 #pragma once
 
 #include <ggml-backend.h>
@@ -41,16 +41,18 @@ class Weights {
   std::vector<std::unique_ptr<ggml_backend_buffer, Free>> buffers_;
 };
 
-/// Hands out the tensors of a file to an architecture, then loads them. Like Metadata it remembers the first error.
+/// Hands out the tensors of a file to an architecture, then loads them. Like Metadata it remembers the first
+/// error.
 class WeightTable {
  public:
   WeightTable(const GgufFile& file, bool repack);
 
-  /// A tensor that must be there with exactly this shape, or null and an error. Taking one name for two uses gives
-  /// one tensor where both can share memory, else two.
+  /// A tensor that must be there with exactly this shape, or null and an error. Taking one name for two uses
+  /// gives one tensor where both can share memory, else two.
   ggml_tensor* take(const std::string& name, std::initializer_list<std::int64_t> shape, WeightUse use);
   /// Null when the file has none.
-  ggml_tensor* take_optional(const std::string& name, std::initializer_list<std::int64_t> shape, WeightUse use);
+  ggml_tensor* take_optional(const std::string& name, std::initializer_list<std::int64_t> shape,
+                             WeightUse use);
 
   bool has(const std::string& name) const { return file_.find_tensor(name) >= 0; }
 
@@ -60,8 +62,8 @@ class WeightTable {
   void fail(ErrorCode code, const std::string& message);
   const Status& status() const { return status_; }
 
-  /// Loads everything taken. Errors: the first one so far; kUnsupported when the file holds tensors nobody took;
-  /// kOutOfMemory. `data` must be the file's own.
+  /// Loads everything taken. Errors: the first one so far; kUnsupported when the file holds tensors nobody
+  /// took; kOutOfMemory. `data` must be the file's own.
   Result<Weights> load(std::unique_ptr<MappedFile> data);
 
  private:
