@@ -1,0 +1,251 @@
+// Kernels on one thread, one KV head. FLOPS: 4 * head_dim per visible (query, key) pair; bytes: of pages
+// read.
+#include <benchmark/benchmark.h>
+
+#include <cmath>
+#include <cstddef>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/attention.h"
+#include "kernels/key_scores.h"
+#include "kernels/rows.h"
+#include "kernels/select.h"
+#include "kernels_ggml.h"
+#include "kernels_peak.h"
+
+namespace keynest::bench {
+namespace {
+
+using Floats = std::vector<float>;
+
+Floats normal_floats(std::size_t count) {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  Floats numbers(count);
+  for (float& number : numbers) number = normal(random);
+  return numbers;
+}
+
+/// A head of `rows` entries at positions 0, 1, ... in pages of its own.
+struct Head {
+  PageLayout layout;
+  std::vector<std::byte> memory;
+  std::vector<std::byte*> pages;
+  int rows;
+
+  Head(KvType type, int head_dim, int count) : layout(PageLayout::make(type, head_dim, 0)), rows(count) {
+    const auto page_count = static_cast<std::size_t>((rows + kPageRows - 1) / kPageRows);
+    memory.resize(page_count * layout.bytes + kPageAlignment);
+    void* start = memory.data();
+    std::size_t space = memory.size();
+    std::align(kPageAlignment, page_count * layout.bytes, start, space);
+    for (std::size_t i = 0; i < page_count; ++i)
+      pages.push_back(static_cast<std::byte*>(start) + i * layout.bytes);
+    const auto d = static_cast<std::size_t>(head_dim);
+    const Floats numbers = normal_floats(static_cast<std::size_t>(rows) * d);
+    std::vector<Position> positions;
+    for (int i = 0; i < rows; ++i) positions.push_back(Position{i});
+    write_rows(view(), Row{0}, rows, numbers.data(), d, numbers.data(), d, positions.data());
+  }
+  HeadRows view() const { return {&layout, pages.data(), rows}; }
+};
+
+/// The last `tokens` tokens of a head as queries.
+struct Queries {
+  Floats queries, out;
+  std::vector<Position> positions;
+  QueryBlock block;
+
+  Queries(const Head& head, int tokens, int group) {
+    const auto d = static_cast<std::size_t>(head.layout.head_dim), heads = static_cast<std::size_t>(group);
+    queries = normal_floats(static_cast<std::size_t>(tokens) * heads * d);
+    out.resize(queries.size());
+    for (int t = 0; t < tokens; ++t) positions.push_back(Position{head.rows - tokens + t});
+    block.queries = queries.data();
+    block.token_stride = block.out_token_stride = heads * d;
+    block.head_stride = block.out_head_stride = d;
+    block.tokens = tokens;
+    block.group = group;
+    block.positions = positions.data();
+    block.scale = 1.0f / std::sqrt(static_cast<float>(head.layout.head_dim));
+    block.out = out.data();
+  }
+};
+
+double attention_flops(int head_dim, int rows, int tokens, int group) {
+  const double pairs = static_cast<double>(rows - tokens) * tokens + 0.5 * tokens * (tokens + 1);
+  return 4.0 * head_dim * group * pairs;
+}
+
+void set_rates(benchmark::State& state, double flops, double bytes) {
+  using benchmark::Counter;
+  if (flops > 0)
+    state.counters["FLOPS"] = Counter(flops, Counter::kIsIterationInvariantRate, Counter::kIs1000);
+  if (bytes > 0)
+    state.counters["bytes/s"] = Counter(bytes, Counter::kIsIterationInvariantRate, Counter::kIs1000);
+}
+
+double page_bytes(const Head& head) {
+  return 2.0 * head.rows * static_cast<double>(row_bytes(head.layout.type, head.layout.head_dim));
+}
+
+// Arguments of the attention benchmarks: head_dim, group, entries, tokens, type.
+struct Shape {
+  int head_dim, group, rows, tokens;
+  KvType type;
+  explicit Shape(const benchmark::State& state)
+      : head_dim(static_cast<int>(state.range(0))),
+        group(static_cast<int>(state.range(1))),
+        rows(static_cast<int>(state.range(2) + state.range(3))),
+        tokens(static_cast<int>(state.range(3))),
+        type(static_cast<KvType>(state.range(4))) {}
+};
+
+void fma_peak(benchmark::State& state) {
+  double flops = 0;
+  for (auto _ : state) flops = run_fma(1 << 18);
+  set_rates(state, flops, 0);
+}
+
+void attend_block(benchmark::State& state) {
+  const Shape shape(state);
+  const Head head(shape.type, shape.head_dim, shape.rows);
+  Queries q(head, shape.tokens, shape.group);
+  std::vector<std::byte> scratch(attention_scratch_bytes(head.layout, shape.group));
+  for (auto _ : state) {
+    attend(head.view(), q.block, 0, shape.tokens, scratch.data());
+    benchmark::ClobberMemory();
+  }
+  set_rates(state, attention_flops(shape.head_dim, shape.rows, shape.tokens, shape.group), 0);
+}
+
+void attend_block_ggml(benchmark::State& state) {
+  const Shape shape(state);
+  GgmlAttention attention(shape.head_dim, shape.rows, shape.tokens, shape.group);
+  for (auto _ : state) attention.run();
+  set_rates(state, attention_flops(shape.head_dim, shape.rows, shape.tokens, shape.group), 0);
+}
+
+void attend_decode(benchmark::State& state) {
+  const Shape shape(state);
+  const Head head(shape.type, shape.head_dim, shape.rows);
+  Queries q(head, shape.tokens, shape.group);
+  std::vector<std::byte> scratch(attention_scratch_bytes(head.layout, shape.group));
+  const auto queries = static_cast<std::size_t>(shape.group * shape.tokens);
+  Floats max(queries), sum(queries), out(queries * static_cast<std::size_t>(shape.head_dim));
+  const PartialAttention partial{max.data(), sum.data(), out.data()};
+  for (auto _ : state) {
+    attend_pages(head.view(), q.block, 0, head.view().page_count(), partial, scratch.data());
+    merge_partials(q.block, shape.head_dim, &partial, 1);
+    benchmark::ClobberMemory();
+  }
+  set_rates(state, attention_flops(shape.head_dim, shape.rows, shape.tokens, shape.group), page_bytes(head));
+}
+
+void attend_decode_ggml(benchmark::State& state) {
+  const Shape shape(state);
+  GgmlAttention attention(shape.head_dim, shape.rows, shape.tokens, shape.group);
+  for (auto _ : state) attention.run();
+  set_rates(state, attention_flops(shape.head_dim, shape.rows, shape.tokens, shape.group),
+            4.0 * shape.rows * shape.head_dim);
+}
+
+void column_sums(benchmark::State& state) {
+  const Shape shape(state);
+  const Head head(shape.type, shape.head_dim, shape.rows);
+  Queries q(head, shape.tokens, shape.group);
+  std::vector<std::byte> scratch(attention_scratch_bytes(head.layout, shape.group));
+  Floats max(static_cast<std::size_t>(shape.tokens * shape.group)), sum(max.size());
+  Floats columns(static_cast<std::size_t>(shape.rows));
+  q.block.row_max = max.data();
+  q.block.row_sum = sum.data();
+  attention_statistics(head.view(), q.block, 0, shape.tokens, scratch.data());
+  for (auto _ : state) {
+    add_attention_columns(head.view(), q.block, 0, shape.tokens, columns.data(), scratch.data());
+    benchmark::ClobberMemory();
+  }
+  set_rates(state, attention_flops(shape.head_dim, shape.rows, shape.tokens, shape.group) / 2, 0);
+}
+
+/// KeyDiff's scoring of one head: anchor, then cosine.
+void keydiff_scores(benchmark::State& state) {
+  const auto rows = static_cast<int>(state.range(1)), d = static_cast<int>(state.range(0));
+  const Head head(KvType::kF16, d, rows);
+  std::vector<double> anchor(static_cast<std::size_t>(d));
+  Floats scores(static_cast<std::size_t>(rows));
+  for (auto _ : state) {
+    sum_unit_keys(head.view(), anchor.data());
+    const Floats anchor_floats(anchor.begin(), anchor.end());
+    cosine_keys(head.view(), anchor_floats.data(), scores.data());
+    benchmark::ClobberMemory();
+  }
+  set_rates(state, 0, page_bytes(head));
+}
+
+void top_k(benchmark::State& state) {
+  const auto rows = static_cast<std::size_t>(state.range(0));
+  const Floats scores = normal_floats(rows);
+  std::vector<Position> positions;
+  std::vector<Row> candidates, kept;
+  for (std::size_t i = 0; i < rows; ++i) {
+    positions.push_back(Position{static_cast<std::int32_t>(i)});
+    candidates.push_back(Row{static_cast<std::int32_t>(i)});
+  }
+  for (auto _ : state) select_top_k(scores, positions, candidates, static_cast<int>(rows * 15 / 16), kept);
+}
+
+void write_block(benchmark::State& state) {
+  const auto d = static_cast<int>(state.range(0));
+  const Head head(static_cast<KvType>(state.range(1)), d, 256);
+  const Floats numbers = normal_floats(static_cast<std::size_t>(128 * d));
+  const std::vector<Position> positions(128, Position{1});
+  const auto stride = static_cast<std::size_t>(d);
+  for (auto _ : state) {
+    write_rows(head.view(), Row{40}, 128, numbers.data(), stride, numbers.data(), stride, positions.data());
+    benchmark::ClobberMemory();
+  }
+}
+
+void prefill_shapes(benchmark::internal::Benchmark* b) {
+  const auto f16 = static_cast<std::int64_t>(KvType::kF16);
+  b->ArgNames({"d", "group", "n", "B", "type"});
+  for (const std::int64_t d : {64, 128}) {
+    for (const std::int64_t group : {4, 7}) b->Args({d, group, 4096, 128, f16});
+  }
+  b->Args({64, 3, 2048, 128, f16})->Args({64, 7, 2048, 128, f16})->Args({80, 4, 2048, 128, f16});
+  b->Args({256, 4, 2048, 128, f16});
+}
+
+void decode_shapes(benchmark::internal::Benchmark* b) {
+  const auto f16 = static_cast<std::int64_t>(KvType::kF16);
+  b->ArgNames({"d", "group", "n", "B", "type"});
+  for (const std::int64_t d : {64, 128}) {
+    for (const std::int64_t group : {1, 3, 4, 7}) b->Args({d, group, 4096, 1, f16});
+  }
+  b->Args({64, 7, 65536, 1, f16})->Args({64, 1, 65536, 1, f16});
+}
+
+void all_types(benchmark::internal::Benchmark* b) {
+  b->ArgNames({"d", "group", "n", "B", "type"});
+  for (const KvType type : {KvType::kF32, KvType::kBF16, KvType::kQ8_0}) {
+    b->Args({64, 7, 4096, 1, static_cast<std::int64_t>(type)});
+  }
+}
+
+BENCHMARK(fma_peak);
+BENCHMARK(attend_block)->Apply(prefill_shapes);
+BENCHMARK(attend_block_ggml)->Apply(prefill_shapes);
+BENCHMARK(attend_decode)->Apply(decode_shapes)->Apply(all_types);
+BENCHMARK(attend_decode_ggml)->Apply(decode_shapes);
+BENCHMARK(column_sums)->Apply(prefill_shapes);
+BENCHMARK(keydiff_scores)->ArgNames({"d", "n"})->Args({64, 2176})->Args({128, 2176});
+BENCHMARK(top_k)->ArgNames({"n"})->Arg(2176)->Arg(65536);
+BENCHMARK(write_block)->ArgNames({"d", "type"})->Args({64, 1})->Args({128, 1})->Args({64, 3});
+
+}  // namespace
+}  // namespace keynest::bench
+
+BENCHMARK_MAIN();
