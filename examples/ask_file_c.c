@@ -11,17 +11,23 @@ static int failed(keynest_status status) {
   return status != KEYNEST_OK;
 }
 
-/* The file's bytes, then `question` on a line of its own; NULL when it can't be read. To be freed. */
+/* Around the question: ChatML, the chat format of many models. */
+static const char kBefore[] = "<|im_start|>user\n";
+static const char kAfter[] = "<|im_end|>\n<|im_start|>assistant\n";
+
+/* The file's bytes and the question as a turn of a conversation; NULL when it can't be read. To be freed. */
 static char* read_prompt(const char* path, const char* question, size_t* size) {
   FILE* file = fopen(path, "rb");
   if (!file) return NULL;
   fseek(file, 0, SEEK_END);
   const long length = ftell(file);
   rewind(file);
-  char* prompt = length < 0 ? NULL : malloc((size_t)length + strlen(question) + 16);
+  const size_t extra = sizeof kBefore + strlen(question) + sizeof kAfter + 2;
+  char* prompt = length < 0 ? NULL : malloc((size_t)length + extra);
   if (prompt) {
-    const size_t got = fread(prompt, 1, (size_t)length, file);
-    *size = got + (size_t)sprintf(prompt + got, "\n\n%s\n", question);
+    size_t end = (size_t)sprintf(prompt, "%s", kBefore);
+    end += fread(prompt + end, 1, (size_t)length, file);
+    *size = end + (size_t)sprintf(prompt + end, "\n\n%s%s", question, kAfter);
   }
   fclose(file);
   return prompt;
@@ -31,7 +37,7 @@ static char* read_prompt(const char* path, const char* question, size_t* size) {
 static int32_t* tokenize(const keynest_model* model, const char* text, size_t size, size_t* count) {
   const size_t capacity = size + 8; /* a token is at least a byte, and a few are added */
   int32_t* tokens = malloc(capacity * sizeof *tokens);
-  if (tokens && failed(keynest_tokenize(model, text, size, 1, 0, tokens, capacity, count))) {
+  if (tokens && failed(keynest_tokenize(model, text, size, 1, 1, tokens, capacity, count))) {
     free(tokens);
     return NULL;
   }

@@ -7,7 +7,7 @@ set -euo pipefail
 source_folder=$1 build_folder=$2 models_folder=$3 snippet=$4
 shift 4
 
-for model in $(grep -oE '[A-Za-z0-9._-]+\.gguf' "$snippet" | sort -u); do
+for model in $(grep -oE 'models/[A-Za-z0-9._-]+\.gguf' "$snippet" | cut -d/ -f2 | sort -u); do
   if [[ ! -e $models_folder/$model ]]; then
     echo "skipped: no $models_folder/$model (scripts/get-model fetches it)"
     exit 77
