@@ -2,10 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
-#include <cmath>
 #include <limits>
 #include <utility>
 
+#include "cli/number_flag.h"
 #include "cli/text_stream.h"
 
 namespace keynest::cli {
@@ -31,96 +31,104 @@ Result<std::size_t> parse_size(const std::string& flag, const std::string& text)
   return static_cast<std::size_t>(size->value);
 }
 
-Status check_range(const char* flag, float value, float low, float high, const char* meaning) {
-  if (value >= low && value <= high) return {};  // false for NaN
-  return invalid_argument(std::string(flag) + " " + std::to_string(value) + " is not allowed; " + meaning);
+/// A flag with a value, in the help's own words.
+template <typename Value>
+CLI::Option* add(CLI::App& command, const char* name, Value& value, const char* type, const char* help) {
+  return command.add_option(name, value, help)->type_name(type);
+}
+
+/// A number that shows its default and says what is allowed.
+template <typename Value>
+CLI::Option* add_number(CLI::App& command, const char* name, Value& value, const char* help,
+                        const CLI::Validator& allowed) {
+  return add(command, name, value, "N", help)->capture_default_str()->check(allowed);
+}
+
+void declare_sampling(CLI::App& command, SamplingOptions& sampling, const char* group) {
+  constexpr float kMost = 1000.0F, kLeast = std::numeric_limits<float>::min();
+  add_number(command, "--temp", sampling.temperature, "Temperature; 0 = always the likeliest token",
+             number_from(0.0F, kMost, "0 (greedy) to 1000"))
+      ->group(group);
+  add_number(command, "--top-k", sampling.top_k, "Sample from the k likeliest tokens; 0 = off",
+             number_from(0, "a whole number from 1 up, or 0 for off"))
+      ->group(group);
+  add_number(command, "--top-p", sampling.top_p,
+             "Sample from the likeliest tokens that reach this probability together; 1 = off",
+             number_from(0.0F, 1.0F, "a probability from 0 to 1"))
+      ->group(group);
+  add_number(command, "--min-p", sampling.min_p,
+             "Drop tokens below this share of the likeliest one's probability; 0 = off",
+             number_from(0.0F, 1.0F, "a share from 0 to 1"))
+      ->group(group);
+  add_number(command, "--repeat-penalty", sampling.repeat_penalty, "Make recent tokens less likely; 1 = off",
+             number_from(kLeast, kMost, "a number above 0; 1 is no penalty"))
+      ->group(group);
 }
 
 }  // namespace
 
 void declare(CLI::App& command, ModelFlags& flags) {
-  command.add_option("-m,--model", flags.path, "Model file (GGUF)")
-      ->required()
-      ->type_name("MODEL")
-      ->group("Model");
+  add(command, "-m,--model", flags.path, "MODEL", "Model file (GGUF)")->required()->group("Model");
 }
 
 void declare(CLI::App& command, CacheFlags& flags) {
-  command.add_option("--policy", flags.policy, "What the cache keeps; see the list below")
-      ->type_name("SPEC")
+  constexpr const char* kGroup = "Cache";
+  add(command, "--policy", flags.policy, "SPEC", "What the cache keeps; see the list below")
       ->capture_default_str()
-      ->group("Cache");
-  command
-      .add_option("--budget", flags.budget,
-                  "How much it keeps: entries per layer and head, a share of the prompt "
-                  "(25%), bytes (64MiB), or full")
-      ->type_name("N|N%|SIZE|full")
+      ->group(kGroup);
+  add(command, "--budget", flags.budget, "N|N%|SIZE|full",
+      "How much it keeps: entries per layer and head, a share of the prompt (25%), bytes (64MiB), or full")
       ->default_str(kDefaultBudget)
-      ->group("Cache");
-  command.add_option("--block", flags.block, "Prompt tokens between two evictions")
-      ->type_name("B")
+      ->group(kGroup);
+  add_number(command, "--block", flags.block, "Prompt tokens between two evictions",
+             number_from(1, "a whole number of tokens from 1 up"))
+      ->group(kGroup);
+  add_number(command, "--decode-block", flags.decode_block,
+             "Generated tokens between two evictions; 0 = as --block, 1 = after every token",
+             number_from(0, "a whole number of tokens from 1 up, or 0 for as many as --block"))
+      ->group(kGroup);
+  add(command, "--kv-type", flags.kv_type, "TYPE", "How keys and values are stored: f16, f32, bf16, q8_0")
       ->capture_default_str()
-      ->group("Cache");
-  command
-      .add_option("--decode-block", flags.decode_block,
-                  "Generated tokens between two evictions; 0 = as --block, 1 = after every token")
-      ->type_name("B")
-      ->capture_default_str()
-      ->group("Cache");
-  command.add_option("--kv-type", flags.kv_type, "How keys and values are stored: f16, f32, bf16, q8_0")
-      ->type_name("TYPE")
-      ->capture_default_str()
-      ->group("Cache");
-  command
-      .add_option("--cache-limit", flags.cache_limit,
-                  "Most memory the cache may take (default: what is free)")
-      ->type_name("SIZE")
-      ->group("Cache");
-  command.add_option("-t,--threads", flags.threads, "Threads; 0 = all cores")
-      ->type_name("N")
-      ->capture_default_str()
-      ->check(CLI::Range(0, 4096))
+      ->group(kGroup);
+  add(command, "--cache-limit", flags.cache_limit, "SIZE",
+      "Most memory the cache may take (default: what is free)")
+      ->group(kGroup);
+  add_number(command, "-t,--threads", flags.threads, "Threads; 0 = all cores",
+             number_from(0, 512, "1 to 512 threads, or 0 for all cores"))
       ->group("Machine");
 }
 
 void declare(CLI::App& command, TextFlags& flags) {
-  SamplingOptions& sampling = flags.sampling;
-  const auto add = [&command](const char* name, auto& value, const char* help) {
-    command.add_option(name, value, help)->type_name("N")->capture_default_str()->group("Generation");
-  };
-  add("-n,--max-tokens", flags.max_tokens, "Most tokens to generate; -1 = until the model ends");
-  add("--temp", sampling.temperature, "Temperature; 0 = always the likeliest token");
-  add("--top-k", sampling.top_k, "Sample from the k likeliest tokens; 0 = off");
-  add("--top-p", sampling.top_p,
-      "Sample from the likeliest tokens that reach this probability together; 1 = off");
-  add("--min-p", sampling.min_p, "Drop tokens below this share of the likeliest one's probability; 0 = off");
-  add("--repeat-penalty", sampling.repeat_penalty, "Make recent tokens less likely; 1 = off");
-  add("--seed", sampling.seed, "Seed of the sampling; the same seed gives the same text");
-  command
-      .add_option("--stop", flags.stops,
-                  "Text that ends the output, not printed itself; \\n, \\t, \\xHH are read "
-                  "as escapes; may be given several times")
-      ->type_name("TEXT")
+  constexpr const char* kGroup = "Generation";
+  constexpr std::uint32_t kAnySeed = 0;
+  add_number(command, "-n,--max-tokens", flags.max_tokens,
+             "Most tokens to generate; -1 = until the model ends",
+             number_from<std::int64_t>(-1, "a whole number from 0 up, or -1 for no limit"))
+      ->group(kGroup);
+  declare_sampling(command, flags.sampling, kGroup);
+  add_number(command, "--seed", flags.sampling.seed,
+             "Seed of the sampling; the same seed gives the same text",
+             number_from(kAnySeed, "a whole number from 0 to 4294967295"))
+      ->group(kGroup);
+  add(command, "--stop", flags.stops, "TEXT",
+      "Text that ends the output, not printed itself; \\n, \\t, \\xHH are read as escapes; may be given "
+      "several "
+      "times")
       ->allow_extra_args(false)
-      ->group("Generation");
-  command.add_flag("--ignore-eos", flags.ignore_eos, "Go on when the model says it is done")
-      ->group("Generation");
+      ->group(kGroup);
+  command.add_flag("--ignore-eos", flags.ignore_eos, "Go on when the model says it is done")->group(kGroup);
 }
 
 void declare(CLI::App& command, TemplateFlags& flags) {
-  command.add_option("--system", flags.system, "System message that precedes the conversation")
-      ->type_name("TEXT")
+  add(command, "--system", flags.system, "TEXT", "System message that precedes the conversation")
       ->group("Conversation");
-  command
-      .add_option("--chat-template", flags.chat_template,
-                  "Chat template: a built-in name such as chatml, or a file (default: the model's own)")
-      ->type_name("NAME|FILE")
+  add(command, "--chat-template", flags.chat_template, "NAME|FILE",
+      "Chat template: a built-in name such as chatml, or a file (default: the model's own)")
       ->group("Conversation");
 }
 
 void declare(CLI::App& command, TalkFlags& flags) {
-  auto* quiet =
-      command.add_flag("-q,--quiet", flags.quiet, "No progress bar, no summary; warnings and errors only");
+  auto* quiet = command.add_flag("-q,--quiet", flags.quiet, "No progress bar, no summary");
   auto* verbose =
       command.add_flag("-v,--verbose", flags.verbose, "Tell about the model and the prompt first");
   quiet->group("Messages");
@@ -165,17 +173,6 @@ Result<std::vector<std::string>> stop_strings(const TextFlags& flags) {
     stops.push_back(*stop);
   }
   return stops;
-}
-
-Status check_sampling(const SamplingOptions& sampling) {
-  constexpr float kMost = 1000.0f;
-  KEYNEST_TRY(check_range("--temp", sampling.temperature, 0, kMost, "give 0 (greedy) or more"));
-  KEYNEST_TRY(check_range("--top-p", sampling.top_p, 0, 1, "give a probability from 0 to 1"));
-  KEYNEST_TRY(check_range("--min-p", sampling.min_p, 0, 1, "give a share from 0 to 1"));
-  KEYNEST_TRY(check_range("--repeat-penalty", sampling.repeat_penalty, std::numeric_limits<float>::min(),
-                          kMost, "give a number above 0; 1 is no penalty"));
-  if (sampling.top_k < 0) return invalid_argument("--top-k below 0 is not allowed; give 0 (off) or more");
-  return {};
 }
 
 }  // namespace keynest::cli

@@ -60,8 +60,7 @@ std::string policy_footer();
 /// Errors (kInvalidArgument): a policy, budget, size or KV type that does not parse.
 Result<SessionOptions> session_options(const CacheFlags& flags);
 
-/// Errors (kInvalidArgument): an empty stop string, an unknown escape, a number out of its range.
+/// Errors (kInvalidArgument): an empty stop string, an unknown escape.
 Result<std::vector<std::string>> stop_strings(const TextFlags& flags);
-Status check_sampling(const SamplingOptions& sampling);
 
 }  // namespace keynest::cli

@@ -2,9 +2,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <string>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/report.h"
 #include "keynest/session.h"
 
@@ -28,10 +30,19 @@ constexpr const char* kExamples = R"(Examples:
 `keynest COMMAND --help` tells about each command, with examples and the list of policies.
 Exit status: 0 done, 1 the work failed, 2 the command line is wrong, 130 stopped by Ctrl-C.)";
 
+std::string message_of(const CLI::App& app, const CLI::ParseError& error, bool command_chosen) {
+  if (command_chosen) return error.what();
+  const auto unknown = app.remaining();
+  std::string commands;
+  for (const CLI::App* command : app.get_subcommands({})) commands += " " + command->get_name();
+  if (unknown.empty()) return "which command? there are:" + commands;
+  return "there is no command or flag \"" + unknown.front() + "\"; the commands are:" + commands;
+}
+
 int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
   const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
-  const std::string message = error.what();
+  const std::string message = message_of(app, error, !chosen.empty());
   return report(keynest::invalid_argument(message + "\nTry `keynest" + command + " --help`."));
 }
 
@@ -40,10 +51,12 @@ int run_program(int argc, char** argv) {
   Context context;
   app.require_subcommand(1);
   app.set_version_flag("--version", keynest::version_text, "Print the version, SIMD target and engine");
-  app.footer(kExamples);
+  app.formatter(std::make_shared<HelpFormatter>());
   add_run(app, context);
   add_chat(app, context);
   add_score(app, context);
+  for (CLI::App* command : app.get_subcommands({})) command->group("Commands");
+  app.footer(kExamples);  // last, as commands would inherit it
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

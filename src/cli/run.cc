@@ -53,7 +53,6 @@ Result<Request> check(const RunFlags& flags) {
   if (!session) return session.error();
   auto stops = stop_strings(flags.text);
   if (!stops) return stops.error();
-  KEYNEST_TRY(check_sampling(flags.text.sampling));
   auto chat_template = resolve_template(flags.chat.chat_template);
   if (!chat_template) return chat_template.error();
   if (!flags.stats.empty()) KEYNEST_TRY(check_writable(flags.stats));
