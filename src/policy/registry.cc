@@ -8,6 +8,10 @@
   X(full)                  \
   X(sink)                  \
   X(keydiff)               \
+  X(nestedkv)              \
+  X(tova)                  \
+  X(snapkv)                \
+  X(h2o)                   \
   X(knorm)                 \
   X(random)
 
@@ -25,7 +29,9 @@ std::span<const MethodRow> methods() {
 }
 
 std::span<const PresetRow> presets() {
-  static constexpr std::array<PresetRow, 0> kRows = {};
+  static constexpr std::array<PresetRow, 1> kRows = {
+      {{"nestedkv-paper", "nestedkv:schedule=prefill,decode=append",
+        "NestedKV as published: once after the prompt, generated tokens kept unscored"}}};
   return kRows;
 }
 
