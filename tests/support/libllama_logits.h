@@ -11,7 +11,7 @@ namespace keynest::test {
 
 /// Logits [sequence.size(), vocabulary] with a full F32 cache and without flash attention; empty when
 /// libllama cannot load the file.
-std::vector<float> libllama_logits(const std::string& path, std::span<const Token> sequence, int threads = 2);
+std::vector<float> libllama_logits(const std::string& path, std::span<const Token> sequence, int threads = 1);
 
 /// Largest |a - b| over the largest |b|.
 double relative_difference(std::span<const float> a, std::span<const float> b);

@@ -38,6 +38,6 @@ class ReferenceAttention : public AttentionBinding {
 
 /// Logits [outputs.size(), vocabulary] of the tokens of `sequence` numbered in `outputs` (ascending).
 Result<std::vector<float>> reference_logits(const GraphModel& model, std::span<const Token> sequence,
-                                            std::span<const std::int32_t> outputs, int threads = 2);
+                                            std::span<const std::int32_t> outputs, int threads = 1);
 
 }  // namespace keynest::test

@@ -92,11 +92,12 @@ TinyModel tiny_model(const std::string& architecture) {
   model.architecture = architecture;
   if (architecture.starts_with("qwen")) model.tokenizer = TinyModel::Tokenizer::kByteLevel;
   if (architecture == "qwen2") model.biases = true;
-  if (architecture == "qwen3" || architecture == "gemma3") {
+  if (architecture == "qwen3") {
     model.head_norms = true;
     model.head_dim = 32;
   }
   if (architecture == "gemma3") {
+    model.head_norms = true;
     model.layers = 3;
     model.window = 8;
     model.pattern = 3;
