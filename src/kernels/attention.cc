@@ -28,9 +28,12 @@ struct Tile {
 
   int rows() const { return tokens * block.group; }
   int head_dim() const { return keys.layout->head_dim; }
-  /// Rows are handled in groups of nearly equal size, at most kMaxRows each.
-  int groups() const { return (rows() + kMaxRows - 1) / kMaxRows; }
+  /// Rows are handled in groups of nearly equal size: one if they fit, else of at most kTileRows.
+  int groups() const { return rows() <= kMaxRows ? 1 : (rows() + kTileRows - 1) / kTileRows; }
   int group_start(int index) const { return rows() * index / groups(); }
+  float* max_of_group(int index) const {
+    return scratch.max + static_cast<std::size_t>(index) * kMaxGroupRows;
+  }
   const float* query(int row) const {
     return block.queries + static_cast<std::size_t>(first + row / block.group) * block.token_stride +
            static_cast<std::size_t>(row % block.group) * block.head_stride;
@@ -63,7 +66,7 @@ void prepare(const Tile& tile) {
     s.high[row] = position;
     s.low[row] = tile.block.window > 0 ? position - tile.block.window : -1;
   }
-  std::fill(s.max, s.max + rows, kNoLogit);
+  std::fill(s.max, tile.max_of_group(tile.groups()), kNoLogit);
   std::fill(s.sums, s.sums + static_cast<std::size_t>(rows) * kLanes, 0.0f);
 }
 
@@ -89,9 +92,11 @@ void masked_logits(const Tile& tile, const Page& page, const PagePositions& posi
   }
 }
 
+static_assert(kTileRows >= kMinGroupRows && kMaxRows <= kMaxGroupRows);
+
 /// Adds one page to the maxima and sums, and with kValues to the outputs, of all rows of the tile.
 template <bool kValues, class Page>
-void add_page(const Tile& tile, const Page& page, const PagePositions& positions, int count) {
+void add_page(const Tile& tile, Page page, const PagePositions& positions, int count) {
   const AttentionScratch& s = tile.scratch;
   const std::size_t stride = padded_dim(tile.head_dim());
   const int vectors = static_cast<int>((static_cast<std::size_t>(tile.head_dim()) + kLanes - 1) / kLanes);
@@ -100,24 +105,30 @@ void add_page(const Tile& tile, const Page& page, const PagePositions& positions
     const Meeting how = meeting(s, begin, end, positions);
     if (how == Meeting::kNone) continue;
     masked_logits(tile, page, positions, begin, end, how);
-    softmax_step(end - begin, s.weights, s.max + begin, s.sums + static_cast<std::size_t>(begin) * kLanes,
-                 s.rescale);
+    softmax_step(end - begin, s.weights, tile.max_of_group(g),
+                 s.sums + static_cast<std::size_t>(begin) * kLanes, s.rescale);
     if constexpr (kValues) {
       add_values(end - begin, vectors, page,
                  {s.weights, s.rescale, count, s.out + static_cast<std::size_t>(begin) * stride, stride});
     }
+    page.next_keys = page.next_values = nullptr;  // has been asked for
   }
 }
 
-/// The page's keys (and values) as float: in place where stored so, else converted into the scratch.
+template <class Stored>
+PageReader<Stored> stored_page(const Tile& tile, int page) {
+  const HeadRows& rows = tile.keys;
+  const int next = std::min(page + 1, rows.page_count() - 1);
+  return {reinterpret_cast<const Stored*>(rows.keys(page)),
+          reinterpret_cast<const Stored*>(rows.values(page)), static_cast<std::size_t>(tile.head_dim()),
+          reinterpret_cast<const Stored*>(rows.keys(next)),
+          reinterpret_cast<const Stored*>(rows.values(next))};
+}
+
+/// The page's keys (and values) converted into the scratch.
 template <bool kValues>
-FloatPage float_page(const Tile& tile, int page) {
+PageReader<float> converted_page(const Tile& tile, int page) {
   const PageLayout& layout = *tile.keys.layout;
-  const auto d = static_cast<std::size_t>(layout.head_dim);
-  if (layout.type == KvType::kF32) {
-    return {reinterpret_cast<const float*>(tile.keys.keys(page)),
-            reinterpret_cast<const float*>(tile.keys.values(page)), d};
-  }
   const AttentionScratch& s = tile.scratch;
   const std::size_t stride = padded_dim(layout.head_dim);
   keys_to_f32(layout, tile.keys.keys(page), 0, layout.head_dim, s.keys);
@@ -127,18 +138,19 @@ FloatPage float_page(const Tile& tile, int page) {
                        s.values + static_cast<std::size_t>(row) * stride);
     }
   }
-  return {s.keys, s.values, stride};
+  return {s.keys, s.values, stride, nullptr, nullptr};
 }
 
-HalfPage half_page(const Tile& tile, int page) {
-  return {reinterpret_cast<const std::uint16_t*>(tile.keys.keys(page)),
-          reinterpret_cast<const std::uint16_t*>(tile.keys.values(page)),
-          static_cast<std::size_t>(tile.head_dim())};
-}
-
-/// With few rows converting in registers is cheaper than writing a converted page.
-bool reads_half(const Tile& tile) {
-  return kReadsHalf && tile.keys.layout->type == KvType::kF16 && tile.groups() <= 2;
+/// Calls work(reader) with the page as stored where the products can read that, else converted.
+template <bool kValues, class Work>
+void read_page(const Tile& tile, int page, const Work& work) {
+  const KvType type = tile.keys.layout->type;
+  if (type == KvType::kF32) return work(stored_page<float>(tile, page));
+  if constexpr (kReadsHalf) {
+    if (type == KvType::kF16) return work(stored_page<hwy::float16_t>(tile, page));
+    if (type == KvType::kBF16) return work(stored_page<hwy::bfloat16_t>(tile, page));
+  }
+  work(converted_page<kValues>(tile, page));
 }
 
 /// Online softmax of all rows of the tile over pages [first, last).
@@ -153,13 +165,8 @@ void add_pages(const Tile& tile, int first, int last) {
     positions.load(tile.keys, page);
     if (meeting(s, 0, tile.rows(), positions) == Meeting::kNone) continue;
     const int count = tile.keys.rows_in_page(page);
-    if constexpr (kReadsHalf) {
-      if (reads_half(tile)) {
-        add_page<kValues>(tile, half_page(tile, page), positions, count);
-        continue;
-      }
-    }
-    add_page<kValues>(tile, float_page<kValues>(tile, page), positions, count);
+    read_page<kValues>(tile, page,
+                       [&](const auto& reader) { add_page<kValues>(tile, reader, positions, count); });
   }
 }
 
@@ -168,17 +175,25 @@ float sum_of_row(const AttentionScratch& s, int row) {
   return hn::GetLane(hn::SumOfLanes(d, hn::LoadU(d, s.sums + static_cast<std::size_t>(row) * kLanes)));
 }
 
-float max_of_row(const AttentionScratch& s, int row) {
-  return s.max[row] == kNoLogit ? -std::numeric_limits<float>::infinity() : s.max[row] * kLn2;
+/// out[rows] = maxima of the scaled logits, -inf where nothing was visible; back from powers of two.
+void write_maxima(const Tile& tile, float* out) {
+  for (int g = 0; g < tile.groups(); ++g) {
+    const float* max = tile.max_of_group(g);
+    for (int row = tile.group_start(g); row < tile.group_start(g + 1); ++row, ++max) {
+      out[row] = *max == kNoLogit ? -std::numeric_limits<float>::infinity() : *max * kLn2;
+    }
+  }
+}
+
+void write_sums(const Tile& tile, float* out) {
+  for (int row = 0; row < tile.rows(); ++row) out[row] = sum_of_row(tile.scratch, row);
 }
 
 void write_statistics(const Tile& tile) {
   const QueryBlock& block = tile.block;
   const int offset = tile.first * block.group;
-  for (int row = 0; row < tile.rows(); ++row) {
-    if (block.row_max != nullptr) block.row_max[offset + row] = max_of_row(tile.scratch, row);
-    if (block.row_sum != nullptr) block.row_sum[offset + row] = sum_of_row(tile.scratch, row);
-  }
+  if (block.row_max != nullptr) write_maxima(tile, block.row_max + offset);
+  if (block.row_sum != nullptr) write_sums(tile, block.row_sum + offset);
 }
 
 void write_out(const Tile& tile) {
@@ -232,9 +247,9 @@ void attend_pages(const HeadRows& rows, const QueryBlock& block, int first_page,
   const std::size_t stride = padded_dim(tile.head_dim());
   prepare(tile);
   add_pages<true>(tile, first_page, last_page);
+  write_maxima(tile, partial.max);
+  write_sums(tile, partial.sum);
   for (int row = 0; row < tile.rows(); ++row) {
-    partial.max[row] = max_of_row(scratch, row);
-    partial.sum[row] = sum_of_row(scratch, row);
     const float* in = scratch.out + static_cast<std::size_t>(row) * stride;
     std::copy(in, in + d, partial.out + static_cast<std::size_t>(row) * d);
   }
@@ -250,10 +265,23 @@ void add_columns(const Tile& tile, int begin, int end, int count, float* sums) {
     const int query = tile.first * tile.block.group + row;
     const float sum = tile.block.row_sum[query];
     float* weights = s.weights + (row - begin) * kPageRows;
-    weights_of_row(weights, tile.block.row_max[query] * kLog2E, hn::Set(d, sum > 0.0f ? 1.0f / sum : 0.0f));
-    for (int column = 0; column < kPageRows; ++column) columns[column] += weights[column];
+    const float factor = sum > 0.0f ? 1.0f / sum : 0.0f;
+    weights_of_row(weights, hn::Set(d, tile.block.row_max[query] * kLog2E));
+    for (int column = 0; column < kPageRows; ++column) columns[column] += weights[column] * factor;
   }
   for (int column = 0; column < count; ++column) sums[column] += columns[column];
+}
+
+template <class Page>
+void add_columns_of_page(const Tile& tile, const Page& page, const PagePositions& positions, int count,
+                         float* sums) {
+  for (int g = 0; g < tile.groups(); ++g) {
+    const int begin = tile.group_start(g), end = tile.group_start(g + 1);
+    const Meeting how = meeting(tile.scratch, begin, end, positions);
+    if (how == Meeting::kNone) continue;
+    masked_logits(tile, page, positions, begin, end, how);
+    add_columns(tile, begin, end, count, sums);
+  }
 }
 
 void add_columns_of_tile(const Tile& tile, float* column_sums) {
@@ -261,14 +289,10 @@ void add_columns_of_tile(const Tile& tile, float* column_sums) {
   for (int page = 0; page < tile.keys.page_count(); ++page) {
     positions.load(tile.keys, page);
     if (meeting(tile.scratch, 0, tile.rows(), positions) == Meeting::kNone) continue;
-    const FloatPage floats = float_page<false>(tile, page);
-    for (int g = 0; g < tile.groups(); ++g) {
-      const int begin = tile.group_start(g), end = tile.group_start(g + 1);
-      const Meeting how = meeting(tile.scratch, begin, end, positions);
-      if (how == Meeting::kNone) continue;
-      masked_logits(tile, floats, positions, begin, end, how);
-      add_columns(tile, begin, end, tile.keys.rows_in_page(page), column_sums + page * kPageRows);
-    }
+    const int count = tile.keys.rows_in_page(page);
+    read_page<false>(tile, page, [&](const auto& reader) {
+      add_columns_of_page(tile, reader, positions, count, column_sums + page * kPageRows);
+    });
   }
 }
 

@@ -10,8 +10,9 @@
 
 namespace keynest {
 
-inline constexpr std::size_t kMaxLanes = 16;      // floats per vector, at most
-inline constexpr std::size_t kMaxGroupRows = 16;  // query rows handled together, at most
+inline constexpr std::size_t kMaxLanes = 16;     // floats per vector, at most
+inline constexpr std::size_t kMaxGroupRows = 8;  // query rows handled together, at most
+inline constexpr std::size_t kMinGroupRows = 6;  // what every SIMD target takes at least
 
 /// Floats between two output rows: head_dim rounded up to whole vectors.
 inline std::size_t padded_dim(int head_dim) {
@@ -26,7 +27,7 @@ struct AttentionScratch {
   float* rescale;      ///< [kMaxGroupRows]
   float* queries;      ///< groups of g rows each, interleaved [head_dim, g]; times scale and log2(e)
   float* out;          ///< [rows, padded_dim]
-  float* max;          ///< [rows], in powers of two
+  float* max;          ///< [groups, kMaxGroupRows], in powers of two
   float* sums;         ///< [rows, kMaxLanes]
   std::int32_t* high;  ///< [rows], position of the query
   std::int32_t* low;   ///< [rows], positions up to this one are outside its window
@@ -52,7 +53,7 @@ struct AttentionScratch {
     s.rescale = take(kMaxGroupRows);
     s.queries = take(rows * d);
     s.out = take(rows * d);
-    s.max = take(rows);
+    s.max = take((rows / kMinGroupRows + 1) * kMaxGroupRows);
     s.sums = take(rows * kMaxLanes);
     s.high = reinterpret_cast<std::int32_t*>(take(rows));
     s.low = reinterpret_cast<std::int32_t*>(take(rows));

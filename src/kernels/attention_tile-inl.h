@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/convert-inl.h"
 #include "kernels/page.h"
@@ -18,83 +19,106 @@ HWY_BEFORE_NAMESPACE();
 namespace keynest {
 namespace HWY_NAMESPACE {
 
-// Accumulators: kMaxRows x kStripVectors, which with the vectors of one key or value must fit the registers
-// (32 on AVX-512 and NEON, 16 on AVX2 and SSE4).
+// Accumulators: kTileRows x kStripVectors, which with the vectors of one key or value must fit the registers
+// (32 on AVX-512 and NEON, 16 on AVX2 and SSE4). Up to kMaxRows rows, over narrower strips, where that saves
+// reading a page twice: all query heads of a group in decode.
 #if HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON
-inline constexpr int kMaxRows = 7;
 inline constexpr int kStripVectors = 4;
 #else
-inline constexpr int kMaxRows = 6;
 inline constexpr int kStripVectors = 2;
 #endif
+inline constexpr int kTileRows = 6;
+inline constexpr int kMaxRows = 8;
 
-/// Whether f16 pages may be read by the products themselves, which needs conversion instructions.
+constexpr int strip_vectors(int rows) { return rows <= kTileRows ? kStripVectors : kStripVectors / 2; }
+
+/// Whether pages of 16-bit numbers may be read by the products themselves, which needs conversion
+/// instructions.
 inline constexpr bool kReadsHalf = HWY_TARGET <= HWY_AVX2 || HWY_TARGET == HWY_NEON;
 
-/// A page as the products read it: keys [head_dim, 64], values [64, stride].
-struct FloatPage {
-  const float* keys;
-  const float* values;
+template <class Stored>
+struct Loader;
+template <>
+struct Loader<float> {
+  static HWY_INLINE FloatVec load(const float* in) { return hn::LoadU(FloatTag(), in); }
+};
+template <>
+struct Loader<hwy::float16_t> {
+  static HWY_INLINE FloatVec load(const hwy::float16_t* in) { return load_half(FloatTag(), in); }
+};
+template <>
+struct Loader<hwy::bfloat16_t> {
+  static HWY_INLINE FloatVec load(const hwy::bfloat16_t* in) { return load_half(FloatTag(), in); }
+};
+
+/// A page as the products read it: keys [head_dim, 64], values [64, stride]. `next_keys` and `next_values`
+/// are those of the page that follows, asked for while this one is read, or null.
+template <class Stored>
+struct PageReader {
+  const Stored* keys;
+  const Stored* values;
   std::size_t stride;
+  const Stored* next_keys;
+  const Stored* next_values;
 
   HWY_INLINE FloatVec key(std::size_t dim, std::size_t column) const {
-    return hn::LoadU(FloatTag(), keys + dim * kPageRows + column);
+    return Loader<Stored>::load(keys + dim * kPageRows + column);
   }
   HWY_INLINE FloatVec value(std::size_t row, std::size_t column) const {
-    return hn::LoadU(FloatTag(), values + row * stride + column);
+    return Loader<Stored>::load(values + row * stride + column);
+  }
+  template <int kVectors>
+  HWY_INLINE void prefetch_key(std::size_t dim, std::size_t column) const {
+    if (next_keys != nullptr) prefetch<kVectors>(next_keys + dim * kPageRows + column);
+  }
+  template <int kVectors>
+  HWY_INLINE void prefetch_value(std::size_t row, std::size_t column) const {
+    if (next_values != nullptr) prefetch<kVectors>(next_values + row * stride + column);
+  }
+
+ private:
+  template <int kVectors>
+  static HWY_INLINE void prefetch(const Stored* at) {
+    constexpr std::size_t kLine = 64 / sizeof(Stored);
+    hwy::Prefetch(at);
+    for (std::size_t i = kLine; i < kVectors * kLanes; i += kLine) hwy::Prefetch(at + i);
   }
 };
 
-/// The same, as stored in f16.
-struct HalfPage {
-  const std::uint16_t* keys;
-  const std::uint16_t* values;
-  std::size_t stride;
-
-  HWY_INLINE FloatVec key(std::size_t dim, std::size_t column) const {
-    return load_half<hwy::float16_t>(FloatTag(), keys + dim * kPageRows + column);
-  }
-  HWY_INLINE FloatVec value(std::size_t row, std::size_t column) const {
-    return load_half<hwy::float16_t>(FloatTag(), values + row * stride + column);
-  }
-};
-
-/// out[kRows, 64] at columns [column, column + strip) = queries[head_dim, kRows]^T * keys.
+/// out[kRows, 64] at columns [column, column + strip) = queries [head_dim, kRows]^T * keys.
 template <int kRows, class Page>
 HWY_INLINE void logits_strip(const Page& page, const float* HWY_RESTRICT queries, int head_dim,
                              std::size_t column, float* HWY_RESTRICT out) {
+  constexpr int kVectors = strip_vectors(kRows);
   const FloatTag d;
-  FloatVec sums[kRows][kStripVectors];
+  FloatVec sums[kRows][kVectors];
   HWY_UNROLL(8)
   for (int r = 0; r < kRows; ++r) {
     HWY_UNROLL(4)
-    for (int v = 0; v < kStripVectors; ++v) sums[r][v] = hn::Zero(d);
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
   }
-  for (int dim = 0; dim < head_dim; ++dim, queries += kRows) {
-    FloatVec keys[kStripVectors];
+  for (std::size_t dim = 0; dim < static_cast<std::size_t>(head_dim); ++dim, queries += kRows) {
+    page.template prefetch_key<kVectors>(dim, column);
+    FloatVec keys[kVectors];
     HWY_UNROLL(4)
-    for (int v = 0; v < kStripVectors; ++v) {
-      keys[v] = page.key(static_cast<std::size_t>(dim), column + static_cast<std::size_t>(v) * kLanes);
-    }
+    for (int v = 0; v < kVectors; ++v) keys[v] = page.key(dim, column + v * kLanes);
     HWY_UNROLL(8)
     for (int r = 0; r < kRows; ++r) {
       const FloatVec query = hn::Set(d, queries[r]);
       HWY_UNROLL(4)
-      for (int v = 0; v < kStripVectors; ++v) sums[r][v] = hn::MulAdd(keys[v], query, sums[r][v]);
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(keys[v], query, sums[r][v]);
     }
   }
   HWY_UNROLL(8)
   for (int r = 0; r < kRows; ++r) {
     HWY_UNROLL(4)
-    for (int v = 0; v < kStripVectors; ++v) {
-      hn::StoreU(sums[r][v], d, out + static_cast<std::size_t>(r) * kPageRows + column + v * kLanes);
-    }
+    for (int v = 0; v < kVectors; ++v) hn::StoreU(sums[r][v], d, out + r * kPageRows + column + v * kLanes);
   }
 }
 
 template <int kRows, class Page>
 HWY_NOINLINE void logits_of(const Page& page, const float* queries, int head_dim, float* out) {
-  for (std::size_t column = 0; column < kPageRows; column += kStripVectors * kLanes) {
+  for (std::size_t column = 0; column < kPageRows; column += strip_vectors(kRows) * kLanes) {
     logits_strip<kRows>(page, queries, head_dim, column, out);
   }
 }
@@ -132,11 +156,11 @@ HWY_NOINLINE void add_values_strip(const Page& page, const ValueSum& job, std::s
     }
   }
   const float* HWY_RESTRICT weights = job.weights;
-  for (int key = 0; key < job.count; ++key, ++weights) {
+  for (std::size_t key = 0; key < static_cast<std::size_t>(job.count); ++key, ++weights) {
+    page.template prefetch_value<kVectors>(key, column);
     FloatVec values[kVectors];
     HWY_UNROLL(4)
-    for (int v = 0; v < kVectors; ++v)
-      values[v] = page.value(static_cast<std::size_t>(key), column + v * kLanes);
+    for (int v = 0; v < kVectors; ++v) values[v] = page.value(key, column + v * kLanes);
     HWY_UNROLL(8)
     for (int r = 0; r < kRows; ++r) {
       const FloatVec weight = hn::Set(d, weights[r * kPageRows]);
@@ -153,7 +177,7 @@ HWY_NOINLINE void add_values_strip(const Page& page, const ValueSum& job, std::s
   }
 }
 
-template <int kRows, int kVectors = kStripVectors, class Page>
+template <int kRows, int kVectors = strip_vectors(kRows), class Page>
 HWY_INLINE void add_values_of(int vectors, const Page& page, const ValueSum& job, std::size_t column) {
   if constexpr (kVectors > 1) {
     if (vectors < kVectors) return add_values_of<kRows, kVectors - 1>(vectors, page, job, column);
@@ -167,7 +191,7 @@ HWY_INLINE void add_values(int rows, int vectors, const Page& page, const ValueS
   if constexpr (kRows > 1) {
     if (rows < kRows) return add_values<kRows - 1>(rows, vectors, page, job);
   }
-  const int strips = (vectors + kStripVectors - 1) / kStripVectors;
+  const int strips = (vectors + strip_vectors(kRows) - 1) / strip_vectors(kRows);
   for (int strip = 0; strip < strips; ++strip) {
     const int first = vectors * strip / strips, last = vectors * (strip + 1) / strips;
     add_values_of<kRows>(last - first, page, job, static_cast<std::size_t>(first) * kLanes);

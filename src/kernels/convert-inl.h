@@ -22,21 +22,20 @@ using FloatTag = hn::ScalableTag<float>;
 using FloatVec = hn::Vec<FloatTag>;
 inline constexpr std::size_t kLanes = hn::MaxLanes(FloatTag());
 
-/// Lanes of a tag starting at `in`, an element of which is stored as Half (hwy::float16_t or
-/// hwy::bfloat16_t).
-template <class Half, class D>
-HWY_INLINE hn::Vec<D> load_half(D d, const std::uint16_t* in) {
-  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<Half, D>(), reinterpret_cast<const Half*>(in)));
+/// Lanes of a tag starting at `in`; Half is hwy::float16_t or hwy::bfloat16_t.
+template <class D, class Half>
+HWY_INLINE hn::Vec<D> load_half(D d, const Half* in) {
+  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<Half, D>(), in));
 }
 
 /// out[count] = in[count]; count is a multiple of 8.
 template <class Half>
-HWY_INLINE void half_to_f32(const std::uint16_t* in, std::size_t count, float* out) {
+HWY_INLINE void half_to_f32(const Half* in, std::size_t count, float* out) {
   const FloatTag d;
   const hn::CappedTag<float, 8> tail;
   std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) hn::StoreU(load_half<Half>(d, in + i), d, out + i);
-  for (; i < count; i += hn::Lanes(tail)) hn::StoreU(load_half<Half>(tail, in + i), tail, out + i);
+  for (; i + kLanes <= count; i += kLanes) hn::StoreU(load_half(d, in + i), d, out + i);
+  for (; i < count; i += hn::Lanes(tail)) hn::StoreU(load_half(tail, in + i), tail, out + i);
 }
 
 /// out[kLanes] of int8 quants times one scale per lane.
@@ -51,22 +50,22 @@ HWY_INLINE void scale_quants(D d, const std::int8_t* quants, V scale, float* out
 HWY_INLINE void q8_keys_to_f32(const std::byte* keys, int head_dim, int first, int last, float* out) {
   const FloatTag d;
   const auto* quants = reinterpret_cast<const std::int8_t*>(keys);
-  const auto* scales = reinterpret_cast<const std::uint16_t*>(keys + head_dim * kPageRows);
+  const auto* scales = reinterpret_cast<const hwy::float16_t*>(keys + head_dim * kPageRows);
   for (int dim = first; dim < last; ++dim) {
     for (std::size_t row = 0; row < kPageRows; row += kLanes) {
-      const auto scale = load_half<hwy::float16_t>(d, scales + dim / 32 * kPageRows + row);
+      const auto scale = load_half(d, scales + dim / 32 * kPageRows + row);
       scale_quants(d, quants + dim * kPageRows + row, scale, out + (dim - first) * kPageRows + row);
     }
   }
 }
 
 /// One row of q8_0 values: quants [head_dim], scales [head_dim / 32].
-HWY_INLINE void q8_row_to_f32(const std::int8_t* quants, const std::uint16_t* scales, int head_dim,
+HWY_INLINE void q8_row_to_f32(const std::int8_t* quants, const hwy::float16_t* scales, int head_dim,
                               float* out) {
   const hn::CappedTag<float, 8> d;
   for (int dim = 0; dim < head_dim; dim += static_cast<int>(hn::Lanes(d))) {
     const hn::CappedTag<float, 1> one;
-    const float scale = hn::GetLane(load_half<hwy::float16_t>(one, scales + dim / 32));
+    const float scale = hn::GetLane(load_half(one, scales + dim / 32));
     scale_quants(d, quants + dim, hn::Set(d, scale), out + dim);
   }
 }
@@ -75,16 +74,15 @@ HWY_INLINE void q8_row_to_f32(const std::int8_t* quants, const std::uint16_t* sc
 inline void keys_to_f32(const PageLayout& layout, const std::byte* keys, int first, int last, float* out) {
   const auto start = static_cast<std::size_t>(first) * kPageRows;
   const auto count = static_cast<std::size_t>(last - first) * kPageRows;
-  const auto* halves = reinterpret_cast<const std::uint16_t*>(keys) + start;
   switch (layout.type) {
     case KvType::kF32:
       std::memcpy(out, reinterpret_cast<const float*>(keys) + start, count * sizeof(float));
       break;
     case KvType::kF16:
-      half_to_f32<hwy::float16_t>(halves, count, out);
+      half_to_f32(reinterpret_cast<const hwy::float16_t*>(keys) + start, count, out);
       break;
     case KvType::kBF16:
-      half_to_f32<hwy::bfloat16_t>(halves, count, out);
+      half_to_f32(reinterpret_cast<const hwy::bfloat16_t*>(keys) + start, count, out);
       break;
     case KvType::kQ8_0:
       q8_keys_to_f32(keys, layout.head_dim, first, last, out);
@@ -96,19 +94,18 @@ inline void keys_to_f32(const PageLayout& layout, const std::byte* keys, int fir
 HWY_INLINE void value_row_to_f32(const PageLayout& layout, const std::byte* values, int row, float* out) {
   const auto d = static_cast<std::size_t>(layout.head_dim);
   const std::size_t start = static_cast<std::size_t>(row) * d;
-  const auto* halves = reinterpret_cast<const std::uint16_t*>(values) + start;
   switch (layout.type) {
     case KvType::kF32:
       std::memcpy(out, reinterpret_cast<const float*>(values) + start, d * sizeof(float));
       break;
     case KvType::kF16:
-      half_to_f32<hwy::float16_t>(halves, d, out);
+      half_to_f32(reinterpret_cast<const hwy::float16_t*>(values) + start, d, out);
       break;
     case KvType::kBF16:
-      half_to_f32<hwy::bfloat16_t>(halves, d, out);
+      half_to_f32(reinterpret_cast<const hwy::bfloat16_t*>(values) + start, d, out);
       break;
     case KvType::kQ8_0: {
-      const auto* scales = reinterpret_cast<const std::uint16_t*>(values + kPageRows * d);
+      const auto* scales = reinterpret_cast<const hwy::float16_t*>(values + kPageRows * d);
       q8_row_to_f32(reinterpret_cast<const std::int8_t*>(values) + start, scales + row * (d / 32),
                     layout.head_dim, out);
       break;
