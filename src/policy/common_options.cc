@@ -7,7 +7,7 @@
 namespace keynest {
 namespace {
 
-constexpr double kMostBeta = 1e6;
+constexpr double kMostBeta = 1000;
 
 CommonOption heads_option() {
   return {

@@ -86,8 +86,7 @@ class LayerEvictor final : public Evictor {
   std::span<const float> attention(LayerState& state, const LayerStep& step, int head,
                                    Scratch& scratch) const;
   Status share_scores(std::vector<HeadScores>& heads) const;
-  void raise_pins(const LayerStep& step, std::vector<HeadScores>& heads) const;
-  Status check_pinned(const LayerStep& step, std::span<const HeadScores> heads) const;
+  Status raise_pins(const LayerStep& step, std::vector<HeadScores>& heads) const;
   std::int32_t secured(std::int32_t budget) const;
 
   PolicySpec spec_;
@@ -197,15 +196,6 @@ std::int32_t LayerEvictor::secured(std::int32_t budget) const {
   return std::max(policy_->least_secured(), static_cast<std::int32_t>(spec_.safeguard * budget));
 }
 
-void LayerEvictor::raise_pins(const LayerStep& step, std::vector<HeadScores>& heads) const {
-  const Pins pins = make_pins(spec_, *policy_, step.budget, step.seen, step.protected_ranges);
-  for (HeadScores& head : heads) {
-    for (std::size_t row = 0; row < head.scores.size(); ++row) {
-      head.scores[row] = pins.raise(head.positions[row], head.scores[row]);
-    }
-  }
-}
-
 // One set for all heads: they hold the same entries in the same rows, so scores are averaged row by row.
 Status LayerEvictor::share_scores(std::vector<HeadScores>& heads) const {
   if (!heads_agree(heads)) {
@@ -215,12 +205,17 @@ Status LayerEvictor::share_scores(std::vector<HeadScores>& heads) const {
   return {};
 }
 
-Status LayerEvictor::check_pinned(const LayerStep& step, std::span<const HeadScores> heads) const {
-  for (const HeadScores& head : heads) {
-    const auto pinned =
-        std::count(head.scores.begin(), head.scores.end(), std::numeric_limits<float>::infinity());
+// Errors: more pins in a head than the budget holds.
+Status LayerEvictor::raise_pins(const LayerStep& step, std::vector<HeadScores>& heads) const {
+  const Pins pins = make_pins(spec_, *policy_, step.budget, step.seen, step.protected_ranges);
+  for (HeadScores& head : heads) {
+    std::int32_t pinned = 0;
+    for (std::size_t row = 0; row < head.scores.size(); ++row) {
+      head.scores[row] = pins.raise(head.positions[row], head.scores[row]);
+      pinned += head.scores[row] == std::numeric_limits<float>::infinity();
+    }
     if (pinned > step.budget) {
-      return pins_above_budget(pinned, step.budget, " of layer " + std::to_string(step.layer));
+      return pins_above_budget(pinned, step.budget, pins.first, step.seen - pins.recent_from);
     }
   }
   return {};
@@ -234,10 +229,7 @@ Result<LayerPlan> LayerEvictor::plan(const LayerStep& step,
   for (std::size_t h = 0; h < heads.size(); ++h) heads[h] = {scores[h], positions_of(step.heads[h])};
   const bool over = over_budget(step);
   if (over && needs_.whole_layer) KEYNEST_TRY(share_scores(heads));
-  if (over) {
-    raise_pins(step, heads);
-    KEYNEST_TRY(check_pinned(step, heads));
-  }
+  if (over) KEYNEST_TRY(raise_pins(step, heads));
   if (over && spec_.heads == HeadAllocation::kAdaptive) {
     keep_across_heads(heads, step.budget, secured(step.budget), plan.kept);
     return plan;

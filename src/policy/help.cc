@@ -24,8 +24,8 @@ std::string policy_help() {
     for (const OptionRow& row : method.options) add_option(text, row);
   }
   for (const PresetRow& preset : presets()) {
-    text += "  " + std::string(preset.name) + ": " + std::string(preset.help) + " (" +
-            std::string(preset.stands_for) + ")\n";
+    text += "  " + std::string(preset.name) + ": " + std::string(preset.help) + "\n      short for " +
+            std::string(preset.stands_for) + "\n";
   }
   text += "\noptions of every method\n";
   for (const CommonOption& option : common_options()) add_option(text, option.row);

@@ -69,12 +69,13 @@ Pins make_pins(const PolicySpec& spec, const Policy& policy, std::int32_t budget
   return {spec.keep_first.entries(budget), std::max(0, seen - recent), ranges, policy.first_pins()};
 }
 
-Error pins_above_budget(std::int64_t pinned, std::int32_t budget, std::string_view parts) {
+Error pins_above_budget(std::int64_t pinned, std::int32_t budget, std::int64_t first, std::int64_t recent) {
   return invalid_argument(
       "a budget of " + std::to_string(budget) + " entries cannot hold " + std::to_string(pinned) +
-      " pinned ones" + std::string(parts) +
-      "; raise the budget or pin fewer (keep_first=, keep_last=, the method's own first or "
-      "recent entries, protected ranges)");
+      " pinned ones (first " + std::to_string(first) + ", most recent " + std::to_string(recent) +
+      ", protected " + std::to_string(std::max<std::int64_t>(0, pinned - first - recent)) +
+      "); raise the budget, or pin fewer: keep_first=, keep_last=, the method's own first or "
+      "recent entries (first=, window=, recent=), protected ranges");
 }
 
 Status check_pins(const PolicySpec& spec, const Policy* policy, std::int32_t budget,
@@ -90,9 +91,7 @@ Status check_pins(const PolicySpec& spec, const Policy* policy, std::int32_t bud
   const std::int64_t inside = positions_above(sorted, first);
   const std::int64_t pinned = std::int64_t{first} + recent + inside;
   if (pinned <= budget) return {};
-  return pins_above_budget(pinned, budget,
-                           " (first " + std::to_string(first) + ", most recent " + std::to_string(recent) +
-                               ", protected " + std::to_string(inside) + ")");
+  return pins_above_budget(pinned, budget, first, recent);
 }
 
 }  // namespace keynest

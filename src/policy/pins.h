@@ -33,7 +33,8 @@ Pins make_pins(const PolicySpec& spec, const Policy& policy, std::int32_t budget
 Status check_pins(const PolicySpec& spec, const Policy* policy, std::int32_t budget,
                   std::span<const PositionRange> ranges, std::int32_t length);
 
-/// The error of `pinned` entries in a budget of `budget`.
-Error pins_above_budget(std::int64_t pinned, std::int32_t budget, std::string_view parts);
+/// The error of `pinned` entries in a budget of `budget`: the `first` positions, the most `recent` ones, and
+/// what is protected outside of both.
+Error pins_above_budget(std::int64_t pinned, std::int32_t budget, std::int64_t first, std::int64_t recent);
 
 }  // namespace keynest

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ struct Case {
   /// Fails the running test when the file is missing or damaged.
   Array load(const std::string& array) const;
 };
+
+inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 struct PyramidTable {
   std::vector<std::int64_t> lengths;
