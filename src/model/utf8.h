@@ -1,4 +1,4 @@
-// Where a text stops, and starts again, to be valid UTF-8.
+// The characters of a text that may not be valid UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,8 @@
 
 namespace keynest {
 
-/// Bytes of the valid UTF-8 `text` starts with: no overlong forms, no surrogates, nothing above U+10FFFF.
-std::size_t valid_utf8_prefix(std::string_view text);
-
-/// Bytes before the first valid character of `text`.
-std::size_t invalid_utf8_prefix(std::string_view text);
+/// Bytes of the valid character `text` starts with, 1 to 4; 0 when it starts with none: no overlong forms, no
+/// surrogates, nothing above U+10FFFF.
+std::size_t utf8_character(std::string_view text);
 
 }  // namespace keynest

@@ -1,10 +1,8 @@
 #include "model/vocabulary.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "model/engine_logs.h"
-#include "model/utf8.h"
 
 namespace keynest {
 namespace {
@@ -43,7 +41,8 @@ Result<std::unique_ptr<Vocabulary>> Vocabulary::load(const gguf_context* gguf) {
     return Error{ErrorCode::kUnsupported, "the vocabulary cannot be read: " + take_engine_error()};
   }
   KEYNEST_TRY(vocabulary->check_added_tokens());
-  vocabulary->find_byte_tokens();
+  const std::int64_t prefix = gguf_find_key(gguf, "tokenizer.ggml.add_space_prefix");
+  vocabulary->study_tokens(prefix < 0 ? vocabulary->sentence_piece() : gguf_get_val_bool(gguf, prefix));
   return vocabulary;
 }
 
@@ -59,56 +58,17 @@ Status Vocabulary::check_added_tokens() const {
   return {};
 }
 
-void Vocabulary::find_byte_tokens() {
+void Vocabulary::study_tokens(bool space_prefix) {
   byte_tokens_.fill(LLAMA_TOKEN_NULL);
+  cuts_ = {.after_newline = !space_prefix, .before_space = true, .drop_space = space_prefix};
   for (Token token = size() - 1; token >= 0; --token) {
+    const std::string bytes = piece(token, true);
+    cuts_.see_token(bytes);
     const bool plain =
         (llama_vocab_get_attr(get(), token) & (LLAMA_TOKEN_ATTR_NORMAL | LLAMA_TOKEN_ATTR_BYTE)) != 0;
-    char byte;
-    if (!plain || llama_token_to_piece(get(), token, &byte, 1, 0, false) != 1) continue;
-    byte_tokens_[static_cast<unsigned char>(byte)] = token;
+    if (plain && bytes.size() == 1) byte_tokens_[static_cast<unsigned char>(bytes[0])] = token;
   }
-}
-
-std::vector<Token> Vocabulary::tokenize(std::string_view text, bool add_special, bool parse_special) const {
-  std::vector<Token> tokens;
-  if (add_special && llama_vocab_get_add_bos(get())) tokens.push_back(llama_vocab_bos(get()));
-  if (llama_vocab_type(get()) == LLAMA_VOCAB_TYPE_SPM) {
-    append_text(text, parse_special, tokens);  // has byte tokens and keeps invalid bytes by itself
-  } else {
-    while (!text.empty()) {
-      const std::size_t valid = valid_utf8_prefix(text);
-      append_text(text.substr(0, valid), parse_special, tokens);
-      text.remove_prefix(valid);
-      const std::size_t invalid = invalid_utf8_prefix(text);
-      append_bytes(text.substr(0, invalid), tokens);
-      text.remove_prefix(invalid);
-    }
-  }
-  if (add_special && llama_vocab_get_add_eos(get())) tokens.push_back(llama_vocab_eos(get()));
-  return tokens;
-}
-
-void Vocabulary::append_text(std::string_view text, bool parse_special, std::vector<Token>& out) const {
-  if (text.empty()) return;
-  const std::size_t before = out.size();
-  std::size_t room = text.size() / 3 + 16;
-  for (;;) {
-    out.resize(before + room);
-    const std::int32_t count =
-        llama_tokenize(get(), text.data(), static_cast<std::int32_t>(text.size()), out.data() + before,
-                       static_cast<std::int32_t>(room), false, parse_special);
-    out.resize(before + static_cast<std::size_t>(std::max(count, 0)));
-    if (count >= 0 || count == std::numeric_limits<std::int32_t>::min()) return;
-    room = static_cast<std::size_t>(-count);
-  }
-}
-
-void Vocabulary::append_bytes(std::string_view bytes, std::vector<Token>& out) const {
-  for (const char byte : bytes) {
-    const Token token = byte_tokens_[static_cast<unsigned char>(byte)];
-    if (token != LLAMA_TOKEN_NULL) out.push_back(token);
-  }
+  if (!sentence_piece()) append_text("\xEF\xBF\xBD", false, replacement_);
 }
 
 std::string Vocabulary::piece(Token token, bool special) const {

@@ -5,14 +5,16 @@
 
 #include "model/graph.h"
 #include "support/libllama_logits.h"
+#include "support/models.h"
 #include "support/reference_attention.h"
 #include "support/tiny_gguf.h"
 
 namespace keynest::test {
 namespace {
 
-// Both sides run the same ggml operations on the same weights, the reference pads its keys as libllama does, and
-// gemma's attention scales are powers of two here, so the results are equal to the bit. The tolerance leaves room for a ggml that orders its sums by batch.
+// Both sides run the same ggml operations on the same weights, the reference pads its keys as libllama does,
+// and gemma's attention scales are powers of two here, so the results are equal to the bit. The tolerance
+// leaves room for a ggml that orders its sums by batch.
 constexpr double kTolerance = 1e-5;
 
 struct Case {
@@ -36,10 +38,13 @@ std::vector<Case> cases() {
     const std::string architecture = name;
     all.push_back(make(architecture + "_plain", architecture, none));
     all.push_back(make(architecture + "_untied", architecture, [](TinyModel& m) { m.tied = false; }));
-    all.push_back(make(architecture + "_linear", architecture, [](TinyModel& m) { m.rope_scaling = "linear"; }));
+    all.push_back(
+        make(architecture + "_linear", architecture, [](TinyModel& m) { m.rope_scaling = "linear"; }));
     all.push_back(make(architecture + "_yarn", architecture, [](TinyModel& m) { m.rope_scaling = "yarn"; }));
-    all.push_back(make(architecture + "_unscaled", architecture, [](TinyModel& m) { m.rope_scaling = "none"; }));
-    for (const ggml_type type : {GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1}) {
+    all.push_back(
+        make(architecture + "_unscaled", architecture, [](TinyModel& m) { m.rope_scaling = "none"; }));
+    for (const ggml_type type :
+         {GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1}) {
       all.push_back(make(architecture + "_" + ggml_type_name(type), architecture,
                          [&](TinyModel& m) { m.type = type; }));
     }
@@ -73,22 +78,13 @@ std::vector<std::int32_t> numbers(std::int32_t count) {
   return result;
 }
 
-std::shared_ptr<const GraphModel> load(const std::string& path, const ModelOptions& options = {}) {
-  auto model = Model::load(path, options);
-  if (!model) {
-    ADD_FAILURE() << model.error().message;
-    return nullptr;
-  }
-  return std::dynamic_pointer_cast<const GraphModel>(*model);
-}
-
 class TinyLogits : public testing::TestWithParam<Case> {};
 
 TEST_P(TinyLogits, EqualLibllama) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("tiny.gguf");
   ASSERT_TRUE(write_tiny_gguf(path, GetParam().model));
-  const auto model = load(path);
+  const auto model = load_model(path);
   ASSERT_NE(model, nullptr);
   const std::vector<Token> tokens = some_tokens(40, model->info().vocabulary);
   const auto ours = reference_logits(*model, tokens, numbers(40));
@@ -108,7 +104,7 @@ TEST_P(Placement, DoesNotChangeLogits) {
   TinyModel tiny = tiny_model("llama");
   tiny.type = GGML_TYPE_Q4_0;
   ASSERT_TRUE(write_tiny_gguf(path, tiny));
-  const auto model = load(path, {.use_mmap = use_mmap, .repack = repack});
+  const auto model = load_model(path, {.use_mmap = use_mmap, .repack = repack});
   ASSERT_NE(model, nullptr);
   const std::vector<Token> tokens = some_tokens(20, model->info().vocabulary);
   const auto ours = reference_logits(*model, tokens, numbers(20));
@@ -125,7 +121,7 @@ TEST_P(Outputs, SelectRowsOfAllLogits) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("tiny.gguf");
   ASSERT_TRUE(write_tiny_gguf(path, tiny_model(GetParam())));
-  const auto model = load(path);
+  const auto model = load_model(path);
   ASSERT_NE(model, nullptr);
   const auto vocabulary = static_cast<std::size_t>(model->info().vocabulary);
   const std::vector<Token> tokens = some_tokens(12, model->info().vocabulary);
@@ -144,9 +140,10 @@ TEST_P(Outputs, NoneLeavesOutWhatFollowsTheLastAttention) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("tiny.gguf");
   ASSERT_TRUE(write_tiny_gguf(path, tiny_model(GetParam())));
-  const auto model = load(path);
+  const auto model = load_model(path);
   ASSERT_NE(model, nullptr);
-  const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init({1 << 22, nullptr, true}), ggml_free);
+  const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init({1 << 22, nullptr, true}),
+                                                                    ggml_free);
   ReferenceAttention attention(model->hparams());
   const StepGraph step = model->build(context.get(), {.tokens = 4, .outputs = 0}, attention);
   EXPECT_EQ(step.logits, nullptr);
@@ -163,9 +160,10 @@ TEST_P(Outputs, GraphStaysBelowItsBound) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("tiny.gguf");
   ASSERT_TRUE(write_tiny_gguf(path, tiny_model(GetParam())));
-  const auto model = load(path);
+  const auto model = load_model(path);
   ASSERT_NE(model, nullptr);
-  const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init({1 << 22, nullptr, true}), ggml_free);
+  const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init({1 << 22, nullptr, true}),
+                                                                    ggml_free);
   ReferenceAttention attention(model->hparams());
   const StepGraph step = model->build(context.get(), {.tokens = 4, .outputs = 2}, attention);
   EXPECT_LT(static_cast<std::size_t>(ggml_graph_n_nodes(step.graph)), model->graph_nodes());

@@ -41,7 +41,8 @@ void set_metadata(gguf_context* gguf, const TinyModel& model) {
   if (model.softcap > 0) real("final_logit_softcapping", model.softcap);
 }
 
-/// Random values that keep activations near 1: norms around 1, matrices by 1 / sqrt(inputs), rope factors from 1 up.
+/// Random values that keep activations near 1: norms around 1, matrices by 1 / sqrt(inputs), rope factors
+/// from 1 up.
 std::vector<float> values(const TinyTensor& tensor, std::mt19937& random) {
   std::size_t count = 1;
   for (const std::int64_t size : tensor.shape) count *= static_cast<std::size_t>(size);

@@ -1,4 +1,5 @@
-// Writes tiny models with random weights as GGUF files: small enough to load in milliseconds, whole enough for libllama.
+// Writes tiny models with random weights as GGUF files: small enough to load in milliseconds, whole enough
+// for libllama.
 #pragma once
 
 #include <ggml.h>
@@ -47,7 +48,8 @@ struct TinyTensor {
 /// The tensors the architecture needs, in file order.
 std::vector<TinyTensor> tiny_tensors(const TinyModel& model);
 
-/// Writes the file; tests of bad files change the metadata or the tensors before. False when it cannot be written.
+/// Writes the file; tests of bad files change the metadata or the tensors before. False when it cannot be
+/// written.
 bool write_tiny_gguf(const std::string& path, const TinyModel& model);
 bool write_tiny_gguf(const std::string& path, const TinyModel& model, const std::vector<TinyTensor>& tensors,
                      const std::function<void(gguf_context*)>& edit_metadata);

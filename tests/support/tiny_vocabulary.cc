@@ -5,7 +5,14 @@
 namespace keynest::test {
 namespace {
 
-enum TokenType : std::int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6 };
+enum TokenType : std::int32_t {
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
+};
 
 struct Vocabulary {
   std::vector<std::string> tokens;
@@ -58,7 +65,8 @@ void set_sentence_piece(gguf_context* gguf, bool space_prefix) {
     vocabulary.add(word, kNormal, score -= 1);
     vocabulary.add(space + word, kNormal, score -= 1);
   }
-  for (char letter = 'a'; letter <= 'z'; ++letter) vocabulary.add(std::string(1, letter), kNormal, score -= 1);
+  for (char letter = 'a'; letter <= 'z'; ++letter)
+    vocabulary.add(std::string(1, letter), kNormal, score -= 1);
   vocabulary.add(space, kNormal, score -= 1);
   vocabulary.pad();
   gguf_set_val_str(gguf, "tokenizer.ggml.model", "llama");
