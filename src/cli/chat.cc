@@ -141,7 +141,7 @@ Status Chat::take_turn(const std::string& line) {
   if (!tokens) return tokens.error();
   pending_.insert(pending_.end(), tokens->begin(), tokens->end());
   const auto after = session_->seen() + static_cast<std::int64_t>(pending_.size());
-  if (!warned_) warned_ = warn_if_beyond(model_->info(), after);
+  if (!warned_) warned_ = warn_if_beyond(model_->info(), "conversation", after);
   Reply reply;
   Status turn = feed();
   if (turn) turn = generate(*model_, *session_, request_.generate, output_, reply);

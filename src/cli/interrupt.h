@@ -9,4 +9,7 @@ void arm_interrupt();
 /// Ctrl-C was pressed since the last arm_interrupt().
 bool interrupted();
 
+/// Waits until `descriptor` can be read; false when Ctrl-C comes (or came) instead.
+bool wait_readable(int descriptor);
+
 }  // namespace keynest::cli

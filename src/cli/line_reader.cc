@@ -12,15 +12,17 @@ namespace keynest::cli {
 
 Result<bool> LineReader::fill() {
   std::array<char, 4096> chunk{};
-  for (;;) {
+  while (wait_readable(descriptor_)) {
     const ssize_t n = ::read(descriptor_, chunk.data(), chunk.size());
-    if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0)
+    if (n >= 0) {
+      buffer_.append(chunk.data(), static_cast<std::size_t>(n));
+      return n > 0;
+    }
+    if (errno != EINTR) {
       return Error{ErrorCode::kIo, std::string("cannot read standard input: ") + std::strerror(errno)};
-    buffer_.append(chunk.data(), static_cast<std::size_t>(n));
-    return n > 0;
+    }
   }
+  return Error{ErrorCode::kCancelled, "interrupted"};
 }
 
 Result<std::optional<std::string>> LineReader::next() {

@@ -99,7 +99,7 @@ Result<int> answer(Run& run) {
   auto prompt = rendered(run.flags, run.request, model);
   if (!prompt) return prompt.error();
   const std::vector<Token> tokens = prompt_tokens(model, *prompt);
-  warn_if_beyond(model.info(), static_cast<std::int64_t>(tokens.size()));
+  warn_if_beyond(model.info(), "prompt", static_cast<std::int64_t>(tokens.size()));
   auto session = Session::create(run.model, run.request.session);
   if (!session) return session.error();
   run.session = std::move(*session);

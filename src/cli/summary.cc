@@ -42,10 +42,11 @@ std::string describe(const ModelInfo& info) {
          format_tokens(info.trained_context);
 }
 
-bool warn_if_beyond(const ModelInfo& info, std::int64_t tokens) {
+bool warn_if_beyond(const ModelInfo& info, const char* subject, std::int64_t tokens) {
   if (info.trained_context <= 0 || tokens <= info.trained_context) return false;
-  warn("the prompt has " + format_tokens(tokens) + ", the model was trained on texts of " +
-       std::to_string(info.trained_context) + "; it goes on, but answers may get worse");
+  warn("the " + std::string(subject) + " has " + format_tokens(tokens) +
+       ", the model was trained on texts of " + std::to_string(info.trained_context) +
+       "; it goes on, but answers may get worse");
   return true;
 }
 

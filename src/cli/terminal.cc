@@ -15,11 +15,10 @@
 namespace keynest::cli {
 namespace {
 
-/// Reads to the end; an interrupted read goes on unless it was Ctrl-C.
 Result<std::string> read_all(int descriptor, const std::string& name) {
   std::string text;
   std::array<char, 65536> buffer{};
-  for (;;) {
+  while (wait_readable(descriptor)) {
     const ssize_t n = ::read(descriptor, buffer.data(), buffer.size());
     if (n == 0) return text;
     if (n > 0) {
@@ -27,8 +26,8 @@ Result<std::string> read_all(int descriptor, const std::string& name) {
     } else if (errno != EINTR) {
       return Error{ErrorCode::kIo, "cannot read " + name + ": " + std::strerror(errno)};
     }
-    if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
   }
+  return Error{ErrorCode::kCancelled, "interrupted"};
 }
 
 }  // namespace

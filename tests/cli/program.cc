@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,7 +35,7 @@ std::pair<int, int> make_terminal() {
   ::dup2(err, 2);
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGINT, SIG_DFL);
-  if (!options.folder.empty() && ::chdir(options.folder.c_str()) != 0) ::_exit(126);
+  if (!options.output.empty()) ::dup2(::open(options.output.c_str(), O_WRONLY | O_CLOEXEC), 1);
   std::vector<char*> arguments{const_cast<char*>(KEYNEST_PROGRAM)};
   for (const std::string& argument : options.arguments)
     arguments.push_back(const_cast<char*>(argument.c_str()));
@@ -89,7 +90,7 @@ void Program::close_input() { close_and_forget(input_); }
 void Program::close_output() { close_and_forget(output_); }
 void Program::signal(int number) const { ::kill(child_, number); }
 
-bool Program::pump() {
+bool Program::wait_more() {
   pollfd both[2] = {{output_, POLLIN, 0}, {error_, POLLIN, 0}};
   if (output_ < 0 && error_ < 0) return false;
   ::poll(both, 2, -1);
@@ -100,14 +101,22 @@ bool Program::pump() {
 
 bool Program::wait_for(const std::string& stream, std::string_view text) {
   while (stream.find(text) == std::string::npos) {
-    if (!pump()) return false;
+    if (!wait_more()) return false;
   }
   return true;
 }
 
+void Program::wait_reading() const {
+  for (int unread = 1; unread > 0; ::usleep(1000)) ::ioctl(input_, FIONREAD, &unread);
+}
+
 int Program::finish() {
   close_input();
-  while (pump()) {
+  return wait();
+}
+
+int Program::wait() {
+  while (wait_more()) {
   }
   int status = 0;
   ::waitpid(child_, &status, 0);

@@ -16,7 +16,7 @@ class Program {
   struct Options {
     std::vector<std::string> arguments;
     bool terminal = false;  ///< standard error is a pseudo-terminal
-    std::string folder;     ///< where it runs; empty: here
+    std::string output;     ///< standard output goes to this file; empty: a pipe
   };
 
   explicit Program(const Options& options);
@@ -33,18 +33,25 @@ class Program {
   bool wait_output(std::string_view text) { return wait_for(out_, text); }
   bool wait_error(std::string_view text) { return wait_for(err_, text); }
 
+  /// Waits for more output of either kind; false at the end of both.
+  bool wait_more();
+
+  /// Waits until all that was written has been read.
+  void wait_reading() const;
+
   void signal(int number) const;
 
   /// Reads everything, waits for the end. The exit status; 128 + n when signal n killed it.
   int finish();
+
+  /// The same, with standard input left open.
+  int wait();
 
   const std::string& out() const { return out_; }
   const std::string& err() const { return err_; }
 
  private:
   bool wait_for(const std::string& stream, std::string_view text);
-  bool pump();
-
   pid_t child_ = -1;
   int input_ = -1, output_ = -1, error_ = -1;
   std::string out_, err_;

@@ -110,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"BadEscape", run_with({"--stop", "\\q"}), {"\\q", "\\n"}},
         Mistake{"EmptyPrompt", {"run", "-m", "/no/model", "-p", ""}, {"prompt is empty", "-f FILE"}},
         Mistake{"QuietAndVerbose", run_with({"-q", "-v"}), {"--verbose"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& one) { return std::string(one.param.name); });
 
 TEST(Usage, EmptyStandardInputIsAnEmptyPrompt) {
   const Outcome outcome = run_program({"run", "-m", "/no/model"}, "");
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
     Usage, Failures,
     testing::Values(
         Failure{"NoSuchModel", run_with({}), {"/no/such/model.gguf"}},
-        Failure{"ModelIsAFolder", {"run", "-m", "/", "-p", "x"}, {"\"/\""}},
+        Failure{"ModelIsAFolder", {"run", "-m", "/", "-p", "x"}, {"directory"}},
         Failure{"NoSuchInput", {"run", "-m", "/no/model", "-f", "/no/input.txt"}, {"/no/input.txt"}},
         Failure{"InputIsAFolder", {"run", "-m", "/no/model", "-f", "/"}, {"directory"}},
         Failure{"NoSuchTemplate", run_with({"--chat-template", "/no/t.jinja"}), {"/no/t.jinja"}},
@@ -154,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
         Failure{"StatsIsAFolder", run_with({"--stats", "/"}), {"\"/\"", "directory"}},
         Failure{"ChatNoSuchModel", {"chat", "-m", "/no/model.gguf"}, {"/no/model.gguf"}},
         Failure{"ChatNoSuchFile", {"chat", "-m", "/no/m", "-f", "/no/book.txt"}, {"/no/book.txt"}}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& one) { return std::string(one.param.name); });
 
 /// Statistics that cannot be written are found out before the model is even looked at.
 TEST(Usage, StatsAreCheckedBeforeTheModel) {
