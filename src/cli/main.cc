@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/report.h"
+#include "cli/terminal.h"
 #include "keynest/session.h"
 
 namespace {
@@ -30,8 +31,8 @@ constexpr const char* kExamples = R"(Examples:
 `keynest COMMAND --help` tells about each command, with examples and the list of policies.
 Exit status: 0 done, 1 the work failed, 2 the command line is wrong, 130 stopped by Ctrl-C.)";
 
-std::string message_of(const CLI::App& app, const CLI::ParseError& error, bool command_chosen) {
-  if (command_chosen) return error.what();
+/// What is wrong with the words before any command.
+std::string without_command(const CLI::App& app) {
   const auto unknown = app.remaining();
   std::string commands;
   for (const CLI::App* command : app.get_subcommands({})) commands += " " + command->get_name();
@@ -39,14 +40,21 @@ std::string message_of(const CLI::App& app, const CLI::ParseError& error, bool c
   return "there is no command or flag \"" + unknown.front() + "\"; the commands are:" + commands;
 }
 
+std::string message_of(const CLI::App& command, const CLI::ParseError& error) {
+  const auto unknown = command.remaining();
+  const bool is_extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !unknown.empty();
+  return is_extra ? "there is no flag or argument \"" + unknown.front() + "\" here" : error.what();
+}
+
 int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto chosen = app.get_subcommands();
+  const std::string message = chosen.empty() ? without_command(app) : message_of(*chosen.front(), error);
   const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
-  const std::string message = message_of(app, error, !chosen.empty());
   return report(keynest::invalid_argument(message + "\nTry `keynest" + command + " --help`."));
 }
 
 int run_program(int argc, char** argv) {
+  occupy_standard_streams();
   CLI::App app(kAbout, "keynest");
   Context context;
   app.require_subcommand(1);

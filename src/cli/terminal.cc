@@ -32,6 +32,15 @@ Result<std::string> read_all(int descriptor, const std::string& name) {
 
 }  // namespace
 
+void occupy_standard_streams() {
+  // Ascending, as a new file takes the lowest free number; opened the wrong way round, so that reads and
+  // writes fail.
+  for (const int stream : {kStandardInput, kStandardOutput, kStandardError}) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    [[maybe_unused]] const int taken = ::open("/dev/null", stream == kStandardInput ? O_WRONLY : O_RDONLY);
+  }
+}
+
 bool is_terminal(int descriptor) { return ::isatty(descriptor) != 0; }
 
 int terminal_width() {

@@ -10,6 +10,10 @@ namespace keynest::cli {
 
 inline constexpr int kStandardInput = 0, kStandardOutput = 1, kStandardError = 2;
 
+/// Occupies standard streams that the caller has closed, so that no other file gets their numbers; using them
+/// stays an error.
+void occupy_standard_streams();
+
 bool is_terminal(int descriptor);
 
 /// Columns of the terminal at standard error; 80 if it does not say.

@@ -154,6 +154,55 @@ TEST_F(Chat, CtrlCWhileItWaits) {
   EXPECT_EQ(program.wait(), 130);
 }
 
+TEST_F(Chat, OnATerminalCtrlCEndsTheReplyOnly) {
+  Expected expected(model_);
+  const Program::Options options{chat_command({"--budget", "32"}, "-1"), true, {}, true};
+  Program program(options);
+  ASSERT_TRUE(program.wait_error("> "));
+  program.write("one\n");
+  while (program.out().size() < 100) ASSERT_TRUE(program.wait_more());
+  program.signal(SIGINT);
+  ASSERT_TRUE(program.wait_error("> ", 2));  // asks for the next message
+  const std::size_t first = program.out().size();
+  program.write("two\\\n");
+  ASSERT_TRUE(program.wait_error("| "));
+  program.write("three\n");
+  while (program.out().size() < first + 100) ASSERT_TRUE(program.wait_more());
+  program.signal(SIGINT);
+  ASSERT_TRUE(program.wait_error("> ", 3));
+  program.write("/exit\n");
+  EXPECT_EQ(program.wait(), 0);
+  EXPECT_TRUE(holds(program.err(), "policy ")) << program.err();
+}
+
+TEST_F(Chat, OnATerminalCtrlCAtThePromptLeaves) {
+  const Program::Options options{chat_command({}), true, {}, true};
+  Program program(options);
+  ASSERT_TRUE(program.wait_error("> "));
+  program.signal(SIGINT);
+  EXPECT_EQ(program.wait(), 130);
+}
+
+TEST_F(Chat, OnATerminalCtrlCInALongPromptLosesNothing) {
+  write("long.txt", std::string(3 << 20, 'q'));
+  const Program::Options options{
+      chat_command({"--budget", "32", "-f", file("long.txt")}, "-1"), true, {}, true};
+  Program program(options);
+  ASSERT_TRUE(program.wait_error("> "));
+  program.write("one\n");
+  ASSERT_TRUE(program.wait_error("t/s"));
+  program.signal(SIGINT);
+  ASSERT_TRUE(program.wait_error("> ", 2));
+  program.write("two\n");  // goes on with the prompt where it stopped
+  ASSERT_TRUE(program.wait_error("t/s", 2));
+  program.signal(SIGINT);
+  ASSERT_TRUE(program.wait_error("> ", 3));
+  program.write("/reset\n");
+  program.write("/exit\n");
+  EXPECT_EQ(program.wait(), 0);
+  EXPECT_TRUE(holds(program.err(), "generated  0 tokens")) << program.err();
+}
+
 TEST_F(Chat, EndsQuietlyWhenNobodyReads) {
   Program program(chat_command({"--budget", "32"}, "-1"));
   program.write("one\ntwo\n");

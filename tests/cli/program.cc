@@ -35,7 +35,11 @@ std::pair<int, int> make_terminal() {
   ::dup2(err, 2);
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGINT, SIG_DFL);
-  if (!options.output.empty()) ::dup2(::open(options.output.c_str(), O_WRONLY | O_CLOEXEC), 1);
+  if (options.output == "closed") {
+    ::close(1);
+  } else if (!options.output.empty()) {
+    ::dup2(::open(options.output.c_str(), O_WRONLY | O_CLOEXEC), 1);
+  }
   std::vector<char*> arguments{const_cast<char*>(KEYNEST_PROGRAM)};
   for (const std::string& argument : options.arguments)
     arguments.push_back(const_cast<char*>(argument.c_str()));
@@ -47,6 +51,12 @@ std::pair<int, int> make_terminal() {
 void close_and_forget(int& descriptor) {
   if (descriptor >= 0) ::close(descriptor);
   descriptor = -1;
+}
+
+int count(std::string_view stream, std::string_view text) {
+  int found = 0;
+  for (auto at = stream.find(text); at != std::string_view::npos; at = stream.find(text, at + 1)) ++found;
+  return found;
 }
 
 /// Takes what is there; closes the descriptor at its end (a terminal ends with an error).
@@ -64,9 +74,13 @@ Program::Program(const Options& options) {
   const auto in = make_pipe(), out = make_pipe();
   const auto err = options.terminal ? make_terminal() : make_pipe();
   child_ = ::fork();
-  if (child_ == 0) become(options, in.first, out.second, err.second);
+  if (child_ == 0) become(options, options.terminal_input ? err.second : in.first, out.second, err.second);
   for (const int theirs : {in.first, out.second, err.second}) ::close(theirs);
   input_ = in.second;
+  if (options.terminal_input) {
+    ::close(input_);
+    input_ = ::dup(err.first);
+  }
   output_ = out.first;
   error_ = err.first;
 }
@@ -99,8 +113,8 @@ bool Program::wait_more() {
   return true;
 }
 
-bool Program::wait_for(const std::string& stream, std::string_view text) {
-  while (stream.find(text) == std::string::npos) {
+bool Program::wait_for(const std::string& stream, std::string_view text, int times) {
+  while (count(stream, text) < times) {
     if (!wait_more()) return false;
   }
   return true;

@@ -15,12 +15,13 @@ class Program {
  public:
   struct Options {
     std::vector<std::string> arguments;
-    bool terminal = false;  ///< standard error is a pseudo-terminal
-    std::string output;     ///< standard output goes to this file; empty: a pipe
+    bool terminal = false;    ///< standard error is a pseudo-terminal
+    std::string output = {};  ///< standard output goes to this file ("closed": it is closed); empty: a pipe
+    bool terminal_input = false;  ///< standard input is that pseudo-terminal too, which echoes
   };
 
   explicit Program(const Options& options);
-  explicit Program(std::vector<std::string> arguments) : Program(Options{std::move(arguments), false, {}}) {}
+  explicit Program(std::vector<std::string> arguments) : Program(Options{std::move(arguments)}) {}
   ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
@@ -29,9 +30,9 @@ class Program {
   void close_input();
   void close_output();
 
-  /// Waits until standard output (or error) holds `text`; false when it ends without.
-  bool wait_output(std::string_view text) { return wait_for(out_, text); }
-  bool wait_error(std::string_view text) { return wait_for(err_, text); }
+  /// Waits until standard output (or error) holds `text` that often; false when it ends without.
+  bool wait_output(std::string_view text, int times = 1) { return wait_for(out_, text, times); }
+  bool wait_error(std::string_view text, int times = 1) { return wait_for(err_, text, times); }
 
   /// Waits for more output of either kind; false at the end of both.
   bool wait_more();
@@ -51,7 +52,7 @@ class Program {
   const std::string& err() const { return err_; }
 
  private:
-  bool wait_for(const std::string& stream, std::string_view text);
+  bool wait_for(const std::string& stream, std::string_view text, int times);
   pid_t child_ = -1;
   int input_ = -1, output_ = -1, error_ = -1;
   std::string out_, err_;

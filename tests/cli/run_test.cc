@@ -259,6 +259,12 @@ TEST_F(Run, AFullDiskIsAnError) {
   EXPECT_TRUE(holds(program.err(), "keynest: cannot write to standard output")) << program.err();
 }
 
+TEST_F(Run, AClosedStandardOutputIsAnError) {
+  Program program(Program::Options{run_command({"-p", "x", "-n", "5"}), false, "closed"});
+  EXPECT_EQ(program.finish(), 1);
+  EXPECT_TRUE(holds(program.err(), "keynest: cannot write to standard output")) << program.err();
+}
+
 TEST_F(Run, CtrlCStopsTheTextAndSumsUp) {
   Program program(run_command({"-p", "x", "-n", "-1", "--budget", "32", "--stats", file("int.json")}));
   while (program.out().size() < 100) ASSERT_TRUE(program.wait_more());
