@@ -2,6 +2,7 @@
 // read.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <memory>
@@ -209,6 +210,20 @@ void write_block(benchmark::State& state) {
   }
 }
 
+/// Compaction after a block of 128 on 2176 rows: what the tail keeps fills holes anywhere.
+void move_rows(benchmark::State& state) {
+  const Head head(static_cast<KvType>(state.range(1)), static_cast<int>(state.range(0)), 2176);
+  std::mt19937 random(1);
+  std::vector<Row> holes;
+  for (int i = 0; i < 100; ++i) holes.push_back(Row{static_cast<std::int32_t>(random() % 2048)});
+  std::sort(holes.begin(), holes.end());
+  for (auto _ : state) {
+    std::int32_t from = 2048;
+    for (const Row to : holes) move_row(head.view(), Row{from++}, to);
+    benchmark::ClobberMemory();
+  }
+}
+
 void prefill_shapes(benchmark::internal::Benchmark* b) {
   const auto f16 = static_cast<std::int64_t>(KvType::kF16);
   b->ArgNames({"d", "group", "n", "B", "type"});
@@ -243,6 +258,7 @@ BENCHMARK(attend_decode_ggml)->Apply(decode_shapes);
 BENCHMARK(column_sums)->Apply(prefill_shapes);
 BENCHMARK(keydiff_scores)->ArgNames({"d", "n"})->Args({64, 2176})->Args({128, 2176});
 BENCHMARK(top_k)->ArgNames({"n"})->Arg(2176)->Arg(65536);
+BENCHMARK(move_rows)->ArgNames({"d", "type"})->Args({64, 1})->Args({128, 1});
 BENCHMARK(write_block)->ArgNames({"d", "type"})->Args({64, 1})->Args({128, 1})->Args({64, 3});
 
 }  // namespace

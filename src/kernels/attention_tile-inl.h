@@ -32,25 +32,6 @@ inline constexpr int kMaxRows = 8;
 
 constexpr int strip_vectors(int rows) { return rows <= kTileRows ? kStripVectors : kStripVectors / 2; }
 
-/// Whether pages of 16-bit numbers may be read by the products themselves, which needs conversion
-/// instructions.
-inline constexpr bool kReadsHalf = HWY_TARGET <= HWY_AVX2 || HWY_TARGET == HWY_NEON;
-
-template <class Stored>
-struct Loader;
-template <>
-struct Loader<float> {
-  static HWY_INLINE FloatVec load(const float* in) { return hn::LoadU(FloatTag(), in); }
-};
-template <>
-struct Loader<hwy::float16_t> {
-  static HWY_INLINE FloatVec load(const hwy::float16_t* in) { return load_half(FloatTag(), in); }
-};
-template <>
-struct Loader<hwy::bfloat16_t> {
-  static HWY_INLINE FloatVec load(const hwy::bfloat16_t* in) { return load_half(FloatTag(), in); }
-};
-
 /// A page as the products read it: keys [head_dim, 64], values [64, stride]. `next_keys` and `next_values`
 /// are those of the page that follows, asked for while this one is read, or null.
 template <class Stored>
@@ -62,10 +43,10 @@ struct PageReader {
   const Stored* next_values;
 
   HWY_INLINE FloatVec key(std::size_t dim, std::size_t column) const {
-    return Loader<Stored>::load(keys + dim * kPageRows + column);
+    return load_stored(keys + dim * kPageRows + column);
   }
   HWY_INLINE FloatVec value(std::size_t row, std::size_t column) const {
-    return Loader<Stored>::load(values + row * stride + column);
+    return load_stored(values + row * stride + column);
   }
   template <int kVectors>
   HWY_INLINE void prefetch_key(std::size_t dim, std::size_t column) const {

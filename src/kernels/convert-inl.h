@@ -28,6 +28,14 @@ HWY_INLINE hn::Vec<D> load_half(D d, const Half* in) {
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<Half, D>(), in));
 }
 
+/// Whether 16-bit numbers may be read again and again instead of being converted first, which needs
+/// conversion instructions.
+inline constexpr bool kReadsHalf = HWY_TARGET <= HWY_AVX2 || HWY_TARGET == HWY_NEON;
+
+HWY_INLINE FloatVec load_stored(const float* in) { return hn::LoadU(FloatTag(), in); }
+HWY_INLINE FloatVec load_stored(const hwy::float16_t* in) { return load_half(FloatTag(), in); }
+HWY_INLINE FloatVec load_stored(const hwy::bfloat16_t* in) { return load_half(FloatTag(), in); }
+
 /// out[count] = in[count]; count is a multiple of 8.
 template <class Half>
 HWY_INLINE void half_to_f32(const Half* in, std::size_t count, float* out) {

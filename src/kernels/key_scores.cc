@@ -6,6 +6,7 @@
 #define HWY_TARGET_INCLUDE "kernels/key_scores.cc"
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
@@ -17,46 +18,79 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using DoubleTag = hn::ScalableTag<double>;
-using DoubleVec = hn::Vec<DoubleTag>;
 inline constexpr std::size_t kDoubleLanes = hn::MaxLanes(DoubleTag());
-inline constexpr int kChunkDims = 32;  // dimensions converted at a time; also the block of kQ8_0
+/// Dimensions, or pages, summed in float before the sum goes on in double; also the block of kQ8_0.
+inline constexpr int kChunkDims = 32;
+inline constexpr int kChunkPages = kLanes >= 8 ? 4 : 1;
 
-HWY_INLINE DoubleVec load_double(const float* in) {
-  return hn::PromoteTo(DoubleTag(), hn::LoadU(hn::Rebind<float, DoubleTag>(), in));
+/// Calls work(keys) with dimensions [first, last) of a page's keys, [last - first, 64]: as stored where they
+/// can be read so, else converted into `buffer`.
+template <class Work>
+HWY_INLINE void read_keys(const PageLayout& layout, const std::byte* keys, int first, int last, float* buffer,
+                          const Work& work) {
+  const std::size_t start = static_cast<std::size_t>(first) * kPageRows;
+  if (layout.type == KvType::kF32) return work(reinterpret_cast<const float*>(keys) + start);
+  if constexpr (kReadsHalf) {
+    if (layout.type == KvType::kF16) return work(reinterpret_cast<const hwy::float16_t*>(keys) + start);
+    if (layout.type == KvType::kBF16) return work(reinterpret_cast<const hwy::bfloat16_t*>(keys) + start);
+  }
+  keys_to_f32(layout, keys, first, last, buffer);
+  work(static_cast<const float*>(buffer));
+}
+
+/// sums[kLanes] += v.
+HWY_INLINE void add_to_doubles(FloatVec v, double* sums) {
+  const DoubleTag d;
+  const hn::Rebind<float, DoubleTag> f;
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(v, FloatTag(), lanes);
+  for (std::size_t i = 0; i < kLanes; i += kDoubleLanes) {
+    hn::Store(hn::Add(hn::Load(d, sums + i), hn::PromoteTo(d, hn::Load(f, lanes + i))), d, sums + i);
+  }
 }
 
 /// How a key takes part in one of the sums over dimensions below.
 enum class RowSum { kDot, kDistance, kNorm };
 
-/// sums[64] += over the dimensions of a chunk [dims, 64] what `kind` says; anchor: [dims].
 template <RowSum kind>
-HWY_INLINE void add_row_sums(const float* chunk, int dims, const float* anchor, double* sums) {
-  for (std::size_t row = 0; row < kPageRows; row += kDoubleLanes) {
-    DoubleVec sum = hn::Load(DoubleTag(), sums + row);
+HWY_INLINE FloatVec add_term(FloatVec key, const float* anchor, int dim, FloatVec sum) {
+  if constexpr (kind == RowSum::kNorm) return hn::MulAdd(key, key, sum);
+  const FloatVec other = hn::Set(FloatTag(), anchor[dim]);
+  if constexpr (kind == RowSum::kDot) return hn::MulAdd(key, other, sum);
+  const FloatVec difference = hn::Sub(key, other);
+  return hn::MulAdd(difference, difference, sum);
+}
+
+/// sums[64] += over the dimensions of a chunk of keys [dims, 64] what `kind` says; anchor: [dims].
+template <RowSum kind, class Stored>
+HWY_INLINE void add_row_sums(const Stored* chunk, int dims, const float* anchor, double* sums) {
+  constexpr std::size_t kVectors = 4;  // enough chains to hide the latency of an addition
+  for (std::size_t row = 0; row < kPageRows; row += kVectors * kLanes) {
+    FloatVec part[kVectors] = {hn::Zero(FloatTag()), hn::Zero(FloatTag()), hn::Zero(FloatTag()),
+                               hn::Zero(FloatTag())};
     for (int dim = 0; dim < dims; ++dim) {
-      const DoubleVec key = load_double(chunk + dim * kPageRows + row);
-      if constexpr (kind == RowSum::kNorm) {
-        sum = hn::MulAdd(key, key, sum);
-      } else {
-        const DoubleVec other = hn::Set(DoubleTag(), static_cast<double>(anchor[dim]));
-        const DoubleVec difference = hn::Sub(key, other);
-        sum = kind == RowSum::kDot ? hn::MulAdd(key, other, sum) : hn::MulAdd(difference, difference, sum);
+      HWY_UNROLL(4)
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        part[v] =
+            add_term<kind>(load_stored(chunk + dim * kPageRows + row + v * kLanes), anchor, dim, part[v]);
       }
     }
-    hn::Store(sum, DoubleTag(), sums + row);
+    HWY_UNROLL(4)
+    for (std::size_t v = 0; v < kVectors; ++v) add_to_doubles(part[v], sums + row + v * kLanes);
   }
 }
 
 /// sums[64] = sum over all dimensions for every row of a page.
 template <RowSum kind>
 HWY_INLINE void page_row_sums(const HeadRows& head, int page, const float* anchor, double* sums) {
-  HWY_ALIGN float chunk[kChunkDims * kPageRows];
+  HWY_ALIGN float buffer[kChunkDims * kPageRows];
   const int head_dim = head.layout->head_dim;
   std::fill(sums, sums + kPageRows, 0.0);
   for (int first = 0; first < head_dim; first += kChunkDims) {
     const int last = std::min(first + kChunkDims, head_dim);
-    keys_to_f32(*head.layout, head.keys(page), first, last, chunk);
-    add_row_sums<kind>(chunk, last - first, anchor == nullptr ? nullptr : anchor + first, sums);
+    const float* part = anchor == nullptr ? nullptr : anchor + first;
+    read_keys(*head.layout, head.keys(page), first, last, buffer,
+              [&](const auto* keys) { add_row_sums<kind>(keys, last - first, part, sums); });
   }
 }
 
@@ -101,33 +135,70 @@ void norm_keys(const HeadRows& head, float* out) {
   }
 }
 
-/// out[dims] += sum over the rows of a chunk [dims, 64] of key * weight. `weights` [64]; rows >= count, whose
-/// keys may be anything, are left out.
-HWY_INLINE void add_weighted_rows(float* chunk, int dims, const float* weights, int count, double* out) {
-  for (int dim = 0; dim < dims; ++dim) {
-    float* keys = chunk + dim * kPageRows;
-    std::fill(keys + count, keys + kPageRows, 0.0f);
-    DoubleVec sum = hn::Zero(DoubleTag());
-    for (std::size_t row = 0; row < kPageRows; row += kDoubleLanes) {
-      sum = hn::MulAdd(load_double(keys + row), load_double(weights + row), sum);
+/// Weights of a page's rows, and which of its rows there are.
+struct RowWeights {
+  HWY_ALIGN float of[kPageRows];  // 0 beyond count
+  int count;
+
+  void load(const HeadRows& head, int page, bool unit) {
+    count = head.rows_in_page(page);
+    std::fill(of, of + kPageRows, 0.0f);
+    if (unit) std::copy(head.inv_norms(page), head.inv_norms(page) + count, of);
+    if (!unit) std::fill(of, of + count, 1.0f);
+  }
+};
+
+/// lanes[dims, kLanes] += sums over the rows of a chunk of keys [dims, 64], times their weights. What lies
+/// beyond the count of a page that is not full may be anything.
+template <bool kFull, class Stored>
+HWY_INLINE void add_weighted_rows(const Stored* chunk, int dims, const RowWeights& weights, float* lanes) {
+  const FloatTag d;
+  for (int dim = 0; dim < dims; ++dim, chunk += kPageRows, lanes += kLanes) {
+    FloatVec sum = hn::Zero(d);
+    HWY_UNROLL(4)
+    for (std::size_t row = 0; row < kPageRows; row += kLanes) {
+      FloatVec key = load_stored(chunk + row);
+      if constexpr (!kFull) {
+        const int left = std::max(weights.count - static_cast<int>(row), 0);
+        key = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), key);
+      }
+      sum = hn::MulAdd(key, hn::Load(d, weights.of + row), sum);
     }
-    out[dim] += hn::GetLane(hn::SumOfLanes(DoubleTag(), sum));
+    hn::Store(hn::Add(sum, hn::Load(d, lanes)), d, lanes);
+  }
+}
+
+/// The same for dimensions [first, last) of pages [page, end).
+HWY_INLINE void add_weighted_pages(const HeadRows& head, bool unit, int page, int end, int first, int last,
+                                   float* lanes) {
+  HWY_ALIGN float buffer[kChunkDims * kPageRows];
+  for (; page < end; ++page) {
+    RowWeights weights;
+    weights.load(head, page, unit);
+    read_keys(*head.layout, head.keys(page), first, last, buffer, [&](const auto* keys) {
+      if (weights.count == kPageRows) return add_weighted_rows<true>(keys, last - first, weights, lanes);
+      add_weighted_rows<false>(keys, last - first, weights, lanes);
+    });
   }
 }
 
 void sum_keys(const HeadRows& head, bool unit, double* out) {
-  HWY_ALIGN float chunk[kChunkDims * kPageRows];
-  float weights[kPageRows];
-  const int head_dim = head.layout->head_dim;
-  std::fill(out, out + head_dim, 0.0);
-  for (int page = 0; page < head.page_count(); ++page) {
-    const int count = head.rows_in_page(page);
-    std::fill(weights, weights + kPageRows, unit ? 0.0f : 1.0f);
-    if (unit) std::copy(head.inv_norms(page), head.inv_norms(page) + count, weights);
-    for (int first = 0; first < head_dim; first += kChunkDims) {
-      const int last = std::min(first + kChunkDims, head_dim);
-      keys_to_f32(*head.layout, head.keys(page), first, last, chunk);
-      add_weighted_rows(chunk, last - first, weights, count, out + first);
+  HWY_ALIGN float lanes[kChunkDims * kLanes];
+  HWY_ALIGN double sums[kChunkDims * kLanes];
+  const int head_dim = head.layout->head_dim, pages = head.page_count();
+  for (int first = 0; first < head_dim; first += kChunkDims) {
+    const int last = std::min(first + kChunkDims, head_dim);
+    const std::size_t used = static_cast<std::size_t>(last - first) * kLanes;
+    std::fill(sums, sums + used, 0.0);
+    for (int page = 0; page < pages; page += kChunkPages) {
+      std::fill(lanes, lanes + used, 0.0f);
+      add_weighted_pages(head, unit, page, std::min(page + kChunkPages, pages), first, last, lanes);
+      for (std::size_t i = 0; i < used; i += kLanes)
+        add_to_doubles(hn::Load(FloatTag(), lanes + i), sums + i);
+    }
+    for (int dim = first; dim < last; ++dim) {
+      const double* of_dim = sums + static_cast<std::size_t>(dim - first) * kLanes;
+      out[dim] = std::accumulate(of_dim, of_dim + kLanes, 0.0);
     }
   }
 }

@@ -1,148 +1,11 @@
 #include "kernels/rows.h"
 
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstring>
 
-#include "kernels/numbers.h"
+#include "kernels/stored.h"
 
 namespace keynest {
 namespace {
-
-constexpr int kChunkDims = 32;  // dimensions handled at a time; also the block of kQ8_0
-
-struct F32 {
-  using Stored = float;
-  static Stored store(float value) { return value; }
-  static float load(Stored stored) { return stored; }
-};
-struct F16 {
-  using Stored = std::uint16_t;
-  static Stored store(float value) { return to_f16(value); }
-  static float load(Stored stored) { return from_f16(stored); }
-};
-struct BF16 {
-  using Stored = std::uint16_t;
-  static Stored store(float value) { return to_bf16(value); }
-  static float load(Stored stored) { return from_bf16(stored); }
-};
-
-/// New entries of one page: `count` rows from `row` on.
-struct Segment {
-  const PageLayout& layout;
-  std::byte* keys;
-  std::byte* values;
-  int row, count;
-  const float* new_keys;
-  std::size_t key_stride;
-  const float* new_values;
-  std::size_t value_stride;
-};
-
-using Squares = std::array<double, kPageRows>;  // |key|^2 of the rows of a segment
-
-/// Converts dimensions [first, last) of the segment's keys and writes them transposed.
-template <class Type>
-void write_key_chunk(const Segment& s, int first, int last, Squares& squares) {
-  typename Type::Stored chunk[kPageRows][kChunkDims];
-  const int dims = last - first;
-  for (int i = 0; i < s.count; ++i) {
-    const float* key = s.new_keys + static_cast<std::size_t>(i) * s.key_stride + first;
-    for (int dim = 0; dim < dims; ++dim) chunk[i][dim] = Type::store(key[dim]);
-    double square = 0;
-    for (int dim = 0; dim < dims; ++dim) {
-      const double value = Type::load(chunk[i][dim]);
-      square += value * value;
-    }
-    squares[static_cast<std::size_t>(i)] += square;
-  }
-  auto* out = reinterpret_cast<typename Type::Stored*>(s.keys) + first * kPageRows + s.row;
-  for (int dim = 0; dim < dims; ++dim, out += kPageRows) {
-    for (int i = 0; i < s.count; ++i) out[i] = chunk[i][dim];
-  }
-}
-
-template <class Type>
-void write_segment(const Segment& s, Squares& squares) {
-  const int head_dim = s.layout.head_dim;
-  for (int first = 0; first < head_dim; first += kChunkDims) {
-    write_key_chunk<Type>(s, first, std::min(first + kChunkDims, head_dim), squares);
-  }
-  auto* out = reinterpret_cast<typename Type::Stored*>(s.values) + static_cast<std::size_t>(s.row) * head_dim;
-  for (int i = 0; i < s.count; ++i, out += head_dim) {
-    const float* value = s.new_values + static_cast<std::size_t>(i) * s.value_stride;
-    for (int dim = 0; dim < head_dim; ++dim) out[dim] = Type::store(value[dim]);
-  }
-}
-
-/// Quantises 32 numbers; returns the scale as stored.
-std::uint16_t quantise_block(const float* in, std::int8_t* quants) {
-  float largest = 0;
-  for (int i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(in[i]));
-  const std::uint16_t stored = to_f16(std::min(largest / 127.0f, 65504.0f));
-  const float scale = from_f16(stored);
-  for (int i = 0; i < 32; ++i) {
-    const float quotient = scale > 0 ? std::nearbyint(in[i] / scale) : 0.0f;
-    quants[i] = static_cast<std::int8_t>(std::clamp(quotient, -127.0f, 127.0f));
-  }
-  return stored;
-}
-
-/// Sections of a q8_0 page; see page.h.
-struct QuantisedPage {
-  std::int8_t* keys;            // [head_dim, 64]
-  std::uint16_t* key_scales;    // [head_dim / 32, 64]
-  std::int8_t* values;          // [64, head_dim]
-  std::uint16_t* value_scales;  // [64, head_dim / 32]
-
-  QuantisedPage(const PageLayout& layout, std::byte* keys_at, std::byte* values_at)
-      : keys(reinterpret_cast<std::int8_t*>(keys_at)),
-        key_scales(reinterpret_cast<std::uint16_t*>(keys_at + layout.head_dim * kPageRows)),
-        values(reinterpret_cast<std::int8_t*>(values_at)),
-        value_scales(reinterpret_cast<std::uint16_t*>(values_at + layout.head_dim * kPageRows)) {}
-};
-
-void write_quantised_key(const QuantisedPage& page, int row, const float* key, int head_dim, double& square) {
-  for (int block = 0; block < head_dim / 32; ++block) {
-    std::int8_t quants[32];
-    const std::uint16_t stored = quantise_block(key + block * 32, quants);
-    page.key_scales[block * kPageRows + row] = stored;
-    const double scale = from_f16(stored);
-    for (int i = 0; i < 32; ++i) {
-      page.keys[(block * 32 + i) * kPageRows + row] = quants[i];
-      square += scale * scale * quants[i] * quants[i];
-    }
-  }
-}
-
-void write_quantised_segment(const Segment& s, Squares& squares) {
-  const QuantisedPage page(s.layout, s.keys, s.values);
-  const int head_dim = s.layout.head_dim;
-  for (int i = 0; i < s.count; ++i) {
-    const auto entry = static_cast<std::size_t>(i);
-    const int row = s.row + i;
-    write_quantised_key(page, row, s.new_keys + entry * s.key_stride, head_dim, squares[entry]);
-    const float* value = s.new_values + entry * s.value_stride;
-    for (int block = 0; block < head_dim / 32; ++block) {
-      page.value_scales[row * (head_dim / 32) + block] =
-          quantise_block(value + block * 32, page.values + row * head_dim + block * 32);
-    }
-  }
-}
-
-void write_segment(const Segment& s, Squares& squares) {
-  switch (s.layout.type) {
-    case KvType::kF32:
-      return write_segment<F32>(s, squares);
-    case KvType::kF16:
-      return write_segment<F16>(s, squares);
-    case KvType::kBF16:
-      return write_segment<BF16>(s, squares);
-    case KvType::kQ8_0:
-      return write_quantised_segment(s, squares);
-  }
-}
 
 /// One entry: the page's sections and the row in them.
 struct Entry {
@@ -205,28 +68,6 @@ void read_strided(KvType type, const std::byte* matrix, int first, int stride, i
 }
 
 }  // namespace
-
-void write_rows(const HeadRows& head, Row first, int count, const float* keys, std::size_t key_stride,
-                const float* values, std::size_t value_stride, const Position* positions) {
-  int done = 0;
-  while (done < count) {
-    const int at = to_int(first) + done;
-    const int page = at / kPageRows, row = at % kPageRows;
-    const int part = std::min(count - done, kPageRows - row);
-    const auto entry = static_cast<std::size_t>(done);
-    Squares squares{};
-    write_segment({*head.layout, head.keys(page), head.values(page), row, part, keys + entry * key_stride,
-                   key_stride, values + entry * value_stride, value_stride},
-                  squares);
-    std::copy(positions + done, positions + done + part, head.positions(page) + row);
-    for (int i = 0; i < part; ++i) {
-      const double norm = std::sqrt(squares[static_cast<std::size_t>(i)]);
-      head.inv_norms(page)[row + i] = static_cast<float>(1.0 / std::max(norm, 1e-12));
-    }
-    for (int s = 0; s < head.layout->state_floats; ++s) std::fill_n(head.state(page, s) + row, part, 0.0f);
-    done += part;
-  }
-}
 
 void move_row(const HeadRows& head, Row from, Row to) {
   const Entry source(head, from), target(head, to);

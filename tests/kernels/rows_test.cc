@@ -9,6 +9,9 @@
 namespace keynest {
 namespace {
 
+using RowsTest = EveryTarget;
+KEYNEST_EVERY_TARGET(RowsTest);
+
 struct Storage {
   KvType type;
   int head_dim;
@@ -74,7 +77,7 @@ void expect_entry(const HeadRows& head, int row, const Entries& entries, int i) 
                   static_cast<float>(1 / std::sqrt(square)));
 }
 
-TEST(Rows, WrittenEntriesAreReadBack) {
+TEST_P(RowsTest, WrittenEntriesAreReadBack) {
   std::mt19937 random(1);
   for (const Storage& s : kStorages) {
     SCOPED_TRACE(std::string(type_name(s.type)) + " " + std::to_string(s.head_dim));
@@ -89,7 +92,7 @@ TEST(Rows, WrittenEntriesAreReadBack) {
   }
 }
 
-TEST(Rows, WritingLeavesTheOtherRowsAlone) {
+TEST_P(RowsTest, WritingLeavesTheOtherRowsAlone) {
   std::mt19937 random(2);
   for (const Storage& s : kStorages) {
     SCOPED_TRACE(type_name(s.type));
@@ -124,7 +127,7 @@ TEST(Rows, MovedEntriesArriveWhole) {
   }
 }
 
-TEST(Rows, ZeroKeysHaveAFiniteInverseNorm) {
+TEST_P(RowsTest, ZeroKeysHaveAFiniteInverseNorm) {
   for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
     TestHead head(type, 32, 1);
     const std::vector<float> zeros(32, 0.0f);
@@ -137,7 +140,7 @@ TEST(Rows, ZeroKeysHaveAFiniteInverseNorm) {
 }
 
 // The bits of q8_0, which saved caches depend on.
-TEST(Rows, QuantisedBlocksAsDocumented) {
+TEST_P(RowsTest, QuantisedBlocksAsDocumented) {
   TestHead head(KvType::kQ8_0, 32, 1);
   std::vector<float> vector(32, 0.0f);
   vector[0] = 127.0f, vector[1] = -1.4f, vector[2] = 2.5f, vector[3] = -127.0f, vector[31] = 64.6f;
