@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/engine_logs.h"
+#include "model/engine_guard.h"
 #include "model/header_check.h"
 
 namespace keynest {

@@ -10,8 +10,8 @@
 namespace keynest {
 namespace {
 
-constexpr std::uint64_t kMaxKeyLength = 65535;  // the format's limit
-constexpr std::uint64_t kMaxTensors = 1 << 16;  // 27B models have about 1000; a description takes 400 bytes
+constexpr std::uint64_t kMaxNameLength = 65535;  // the format's limit
+constexpr std::uint64_t kMaxTensors = 1 << 16;   // 27B models have about 1000; a description takes 400 bytes
 constexpr std::uint64_t kMaxPairs = 1 << 16;
 constexpr std::uint64_t kMinPairBytes = 8 + 1 + 4 + 1;    // length, key, type, value
 constexpr std::uint64_t kMinTensorBytes = 8 + 4 + 4 + 8;  // length, dimensions, type, offset
@@ -62,10 +62,14 @@ class Cursor {
     return ok_;
   }
 
-  bool take_string(std::uint64_t max_length) {
+  bool take_string() { return take(read<std::uint64_t>()); }
+
+  /// Names: what reads them takes a zero byte for their end, and aborts on empty ones.
+  bool take_name() {
     const auto length = read<std::uint64_t>();
-    ok_ = ok_ && length <= max_length;
-    return take(length);
+    ok_ = ok_ && length >= 1 && length <= kMaxNameLength;
+    if (!take(length)) return false;
+    return ok_ = std::memchr(bytes_.data() + at_ - length, 0, length) == nullptr;
   }
 
  private:
@@ -75,25 +79,23 @@ class Cursor {
 };
 
 bool take_value(Cursor& in, std::uint32_t type) {
-  if (type == GGUF_TYPE_STRING) return in.take_string(in.left());
+  if (type == GGUF_TYPE_STRING) return in.take_string();
   if (type != GGUF_TYPE_ARRAY) return fixed_size(type) != 0 && in.take(fixed_size(type));
   const auto element = in.read<std::uint32_t>();
   const auto count = in.read<std::uint64_t>();
   if (element == GGUF_TYPE_STRING) {
     if (count > in.left() / 8) return false;
-    for (std::uint64_t i = 0; i < count && in.ok(); ++i) in.take_string(in.left());
+    for (std::uint64_t i = 0; i < count && in.ok(); ++i) in.take_string();
     return in.ok();
   }
   const std::uint64_t size = fixed_size(element);
   return size != 0 && count <= in.left() / size && in.take(count * size);
 }
 
-bool take_pair(Cursor& in) {
-  return in.take_string(kMaxKeyLength) && take_value(in, in.read<std::uint32_t>()) && in.ok();
-}
+bool take_pair(Cursor& in) { return in.take_name() && take_value(in, in.read<std::uint32_t>()) && in.ok(); }
 
 bool take_tensor_info(Cursor& in) {
-  if (!in.take_string(kMaxKeyLength)) return false;
+  if (!in.take_name()) return false;
   const auto dimensions = in.read<std::uint32_t>();
   return dimensions <= GGML_MAX_DIMS && in.take(dimensions * 8ull + 4 + 8);
 }

@@ -1,9 +1,12 @@
 #include "keynest/model.h"
 
+#include <exception>
 #include <filesystem>
+#include <new>
 
 #include "model/architecture.h"
 #include "model/chat_template.h"
+#include "model/engine_guard.h"
 #include "model/gguf_file.h"
 #include "model/hparams.h"
 #include "model/vocabulary.h"
@@ -121,7 +124,17 @@ void GgufModel::fill_info(Metadata& metadata, const GgufFile& file) {
 }  // namespace
 
 Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const ModelOptions& options) {
-  return GgufModel::load(path, options);
+  const std::string file = "model file '" + path + "': ";
+  try {
+    const AbortGuard guard;
+    return GgufModel::load(path, options);
+  } catch (const EngineAbort& error) {
+    return Error{ErrorCode::kInvalidFile, file + "the engine refused it: " + error.what()};
+  } catch (const std::bad_alloc&) {
+    return Error{ErrorCode::kOutOfMemory, file + "not enough memory to load it"};
+  } catch (const std::exception& error) {
+    return Error{ErrorCode::kInternal, file + error.what()};
+  }
 }
 
 }  // namespace keynest

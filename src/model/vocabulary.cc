@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/engine_logs.h"
+#include "model/engine_guard.h"
 
 namespace keynest {
 namespace {
