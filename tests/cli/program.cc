@@ -120,6 +120,11 @@ bool Program::wait_for(const std::string& stream, std::string_view text, int tim
   return true;
 }
 
+void Program::drain_output() {
+  pollfd look{output_, POLLIN, 0};
+  while (output_ >= 0 && ::poll(&look, 1, 0) > 0) take(output_, out_);
+}
+
 void Program::wait_reading() const {
   for (int unread = 1; unread > 0; ::usleep(1000)) ::ioctl(input_, FIONREAD, &unread);
 }

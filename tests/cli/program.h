@@ -37,6 +37,9 @@ class Program {
   /// Waits for more output of either kind; false at the end of both.
   bool wait_more();
 
+  /// Takes what standard output holds already.
+  void drain_output();
+
   /// Waits until all that was written has been read.
   void wait_reading() const;
 
