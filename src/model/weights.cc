@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <functional>
+#include <thread>
 
 namespace keynest {
 namespace {
@@ -48,6 +51,18 @@ bool type_fits(ggml_type type, WeightUse use) {
   if (use == WeightUse::kVector) return false;
   return ggml_get_type_traits_cpu(type)->vec_dot != nullptr &&
          ggml_get_type_traits(type)->to_float != nullptr;
+}
+
+/// Calls work(0) .. work(count - 1) from a few threads. Rearranging weights takes longer than reading them.
+void for_each_in_parallel(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next = 0;
+  const auto run = [&] {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
+  };
+  const std::size_t threads = std::min<std::size_t>({count, std::thread::hardware_concurrency(), 8});
+  std::vector<std::jthread> others;
+  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(run);
+  run();
 }
 
 std::string print(std::span<const std::int64_t> shape) {
@@ -172,10 +187,11 @@ Status WeightTable::copy(Weights& weights, Group& group) const {
   }
   ggml_backend_buffer_set_usage(buffer.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
   const std::byte* base = weights.data_->bytes().data();
-  for (const auto& [tensor, id] : group.tensors) {
+  for_each_in_parallel(group.tensors.size(), [&](std::size_t i) {
+    const auto& [tensor, id] = group.tensors[i];
     const TensorInfo info = file_.tensor(id);
     ggml_backend_tensor_set(tensor, base + info.offset, 0, info.bytes);
-  }
+  });
   return {};
 }
 

@@ -1,6 +1,8 @@
 // Cuts and flipped bits: whatever the file has become, it loads or says why it does not.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <filesystem>
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -109,6 +111,52 @@ TEST_P(Fuzz, ExtremeBytesNeverCrash) {
       model.ok() ? use(**model) : expect_own_error(model.error());
     }
     patch_file(path_, at, std::string(1, bytes_[at]));
+  }
+}
+
+/// Sets `key` to a random value of a random type.
+void set_random(gguf_context* gguf, const std::string& key, std::mt19937& random) {
+  const std::uint32_t extremes[] = {0, 1, 2, 3, 7, 255, 256, 65535, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF};
+  const std::uint32_t value = random() % 2 == 0 ? extremes[random() % std::size(extremes)] : random() % 100;
+  const std::vector<std::uint32_t> values(value % 2000, value);
+  const std::vector<const char*> texts(value % 400, value % 2 == 0 ? "" : "x");
+  const char* name = key.c_str();
+  switch (random() % 9) {
+    case 0:
+    case 1:
+    case 2:
+      return gguf_set_val_u32(gguf, name, value);
+    case 3:
+      return gguf_set_val_f32(gguf, name, std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+    case 4:
+      return gguf_set_val_bool(gguf, name, value % 2 == 0);
+    case 5:
+      return gguf_set_val_str(gguf, name, value % 2 == 0 ? "" : "llama");
+    case 6:
+      return gguf_set_arr_data(gguf, name, GGUF_TYPE_INT32, values.data(), values.size());
+    case 7:
+      return gguf_set_arr_data(gguf, name, GGUF_TYPE_FLOAT32, values.data(), values.size());
+    default:
+      return gguf_set_arr_str(gguf, name, const_cast<const char**>(texts.data()), texts.size());
+  }
+}
+
+TEST_P(Fuzz, RandomMetadataNeverCrashes) {
+  std::mt19937 random(11);
+  TinyModel tiny = tiny_model(GetParam());
+  tiny.layers = 1;
+  tiny.rope_scaling = "linear";
+  const std::vector<TinyTensor> tensors = tiny_tensors(tiny);
+  for (int round = 0; round < 1000; ++round) {
+    const auto change = [&](gguf_context* gguf) {
+      for (std::uint32_t i = 0; i <= round % 2u; ++i) {
+        const auto id = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(gguf_get_n_kv(gguf)));
+        set_random(gguf, gguf_get_key(gguf, id), random);
+      }
+    };
+    ASSERT_TRUE(write_tiny_gguf(path_, tiny, tensors, change));
+    const auto model = Model::load(path_);
+    model.ok() ? use(**model) : expect_own_error(model.error());
   }
 }
 

@@ -49,6 +49,16 @@ std::vector<Case> cases() {
                          [&](TinyModel& m) { m.type = type; }));
     }
   }
+  all.push_back(make("llama_yarn_shrinking", "llama", [](TinyModel& m) {
+    m.rope_scaling = "yarn";
+    m.rope_factor = 0.5f;
+  }));
+  all.push_back(make("qwen2_attention_factor", "qwen2", [](TinyModel& m) { m.rope_attention = 1.5f; }));
+  all.push_back(make("gemma3_yarn_attention_factor", "gemma3", [](TinyModel& m) {
+    m.rope_scaling = "yarn";
+    m.rope_factor = 4.0f;
+    m.rope_attention = 1.5f;
+  }));
   all.push_back(make("llama_factors", "llama", [](TinyModel& m) { m.rope_factors = true; }));
   all.push_back(make("llama_bytelevel", "llama", [](TinyModel& m) { m.tokenizer = Tokenizer::kByteLevel; }));
   all.push_back(make("llama_ungrouped", "llama", [](TinyModel& m) { m.kv_heads = m.heads; }));

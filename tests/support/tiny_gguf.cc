@@ -36,6 +36,7 @@ void set_metadata(gguf_context* gguf, const TinyModel& model) {
     real("rope.scaling.factor", model.rope_factor);
     number("rope.scaling.original_context_length", model.trained_context / 2);
   }
+  if (model.rope_attention > 0) real("rope.scaling.attn_factor", model.rope_attention);
   if (model.window > 0) number("attention.sliding_window", model.window);
   if (model.pattern > 0) number("attention.sliding_window_pattern", model.pattern);
   if (model.softcap > 0) real("final_logit_softcapping", model.softcap);

@@ -27,6 +27,7 @@ struct TinyModel {
   bool rope_factors = false;
   std::string rope_scaling;  ///< "", "none", "linear", "yarn"
   float rope_factor = 2.0f;
+  float rope_attention = 0.0f;  ///< what rope multiplies into its result; 0 leaves the key out
   float rope_base = 10000.0f;
   int window = 0;   ///< sliding window, gemma3 only
   int pattern = 0;  ///< every n-th layer is global; 0 leaves the key out
