@@ -40,10 +40,12 @@ HWY_INLINE FloatVec load_stored(const hwy::bfloat16_t* in) { return load_half(Fl
 template <class Half>
 HWY_INLINE void half_to_f32(const Half* in, std::size_t count, float* out) {
   const FloatTag d;
-  const hn::CappedTag<float, 8> tail;
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) hn::StoreU(load_half(d, in + i), d, out + i);
-  for (; i < count; i += hn::Lanes(tail)) hn::StoreU(load_half(tail, in + i), tail, out + i);
+  if constexpr (kLanes > 8) {
+    const hn::CappedTag<float, 8> tail;
+    if (i < count) hn::StoreU(load_half(tail, in + i), tail, out + i);
+  }
 }
 
 /// out[kLanes] of int8 quants times one scale per lane.

@@ -255,6 +255,17 @@ TEST_P(AttentionTest, PartialResultWithoutVisibleRows) {
   EXPECT_EQ(out, std::vector<float>(2 * 64, 0.0f));
 }
 
+TEST_P(AttentionTest, MergeOfNothingIsZero) {
+  std::mt19937 random(11);
+  Problem p({KvType::kF16, 16, 64, 1, 1, 0}, random);
+  std::vector<float> statistics = {-std::numeric_limits<float>::infinity(), 0.0f}, garbage(16, 3.0f);
+  const std::vector<PartialAttention> empty(2, {&statistics[0], &statistics[1], garbage.data()});
+  merge_partials(p.block, 16, empty.data(), 2);
+  for (int dim = 0; dim < 16; ++dim) EXPECT_EQ(p.out_at(0, 0, dim), 0.0f);
+  EXPECT_EQ(p.row_max[0], -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(p.row_sum[0], 0.0f);
+}
+
 TEST_P(AttentionTest, StatisticsWithoutValues) {
   std::mt19937 random(9);
   for (const KvType type : kTypes) {

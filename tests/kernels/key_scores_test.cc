@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "kernels/kernel_test.h"
+#include "kernels/key_distances.h"
 #include "kernels/rows.h"
 
 namespace keynest {
@@ -118,6 +119,20 @@ TEST_P(KeyScoresTest, ScoresOfRows) {
     expect_scores(p, out, distance, 2 * anchor_norm);
     norm_keys(p.head.view(), out.data());
     expect_scores(p, out, norm, 2 * std::sqrt(p.d));
+  });
+}
+
+TEST_P(KeyScoresTest, DistancesInDouble) {
+  for_every_storage([](Problem& p) {
+    const std::vector<double> anchor(p.anchor.begin(), p.anchor.end());
+    std::vector<double> out(static_cast<std::size_t>(p.rows));
+    key_distances(p.head.view(), anchor.data(), out.data());
+    for (int row = 0; row < p.rows; ++row) {
+      double dot = 0;
+      for (int i = 0; i < p.d; ++i) dot += p.key(row)[i] * anchor[static_cast<std::size_t>(i)];
+      const double cosine = dot / (norm_of(p.key(row), p.d) * norm_of(anchor.data(), p.d));
+      ASSERT_NEAR(out[static_cast<std::size_t>(row)], 1 - cosine, 1e-13) << row;
+    }
   });
 }
 

@@ -143,7 +143,8 @@ TEST_P(RowsTest, ZeroKeysHaveAFiniteInverseNorm) {
 TEST_P(RowsTest, QuantisedBlocksAsDocumented) {
   TestHead head(KvType::kQ8_0, 32, 1);
   std::vector<float> vector(32, 0.0f);
-  vector[0] = 127.0f, vector[1] = -1.4f, vector[2] = 2.5f, vector[3] = -127.0f, vector[31] = 64.6f;
+  vector[0] = 127.05f, vector[4] = 63.51f, vector[1] = -1.4f, vector[2] = 2.5f, vector[3] = -127.0f,
+  vector[31] = 64.6f;
   const Position position{3};
   write_rows(head.view(), Row{0}, 1, vector.data(), 32, vector.data(), 32, &position);
   const auto* keys = reinterpret_cast<const std::int8_t*>(head.view().keys(0));
@@ -154,6 +155,7 @@ TEST_P(RowsTest, QuantisedBlocksAsDocumented) {
     EXPECT_EQ(values[dim], expected[dim]);
   }
   EXPECT_EQ(values[31], 65);
+  EXPECT_EQ(values[4], 64) << "63.51 by the scale as stored, 1.0; by 127.05 / 127 it would be 63";
   EXPECT_EQ(reinterpret_cast<const std::uint16_t*>(keys + 32 * kPageRows)[0], 0x3c00u) << "1.0";
   EXPECT_EQ(reinterpret_cast<const std::uint16_t*>(values + 32 * kPageRows)[0], 0x3c00u) << "1.0";
 }
