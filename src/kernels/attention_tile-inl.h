@@ -78,6 +78,7 @@ HWY_INLINE void logits_strip(const Page& page, const float* HWY_RESTRICT queries
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(d);
   }
+  HWY_UNROLL(2)
   for (std::size_t dim = 0; dim < static_cast<std::size_t>(head_dim); ++dim, queries += kRows) {
     page.template prefetch_key<kVectors>(dim, column);
     FloatVec keys[kVectors];
@@ -137,6 +138,7 @@ HWY_NOINLINE void add_values_strip(const Page& page, const ValueSum& job, std::s
     }
   }
   const float* HWY_RESTRICT weights = job.weights;
+  HWY_UNROLL(2)
   for (std::size_t key = 0; key < static_cast<std::size_t>(job.count); ++key, ++weights) {
     page.template prefetch_value<kVectors>(key, column);
     FloatVec values[kVectors];
