@@ -58,7 +58,8 @@ void unescape_tokens(std::vector<Token>& tokens, std::size_t begin,
   const auto last_two = [&](std::size_t at) {
     for (int byte = 0; byte < 256; ++byte) {
       const auto b = static_cast<std::size_t>(byte);
-      if (tokens[at] == byte_tokens[0xBC | (b >> 6)] && tokens[at + 1] == byte_tokens[0x80 | (b & 0x3F)])
+      if (byte_tokens[b] >= 0 && tokens[at] == byte_tokens[0xBC | (b >> 6)] &&
+          tokens[at + 1] == byte_tokens[0x80 | (b & 0x3F)])
         return byte;
     }
     return -1;

@@ -61,11 +61,11 @@ Status Vocabulary::check_added_tokens() const {
 void Vocabulary::study_tokens(bool space_prefix) {
   byte_tokens_.fill(LLAMA_TOKEN_NULL);
   cuts_ = {.after_newline = !space_prefix, .before_space = true, .drop_space = space_prefix};
+  const int kind = sentence_piece() ? LLAMA_TOKEN_ATTR_BYTE : LLAMA_TOKEN_ATTR_NORMAL | LLAMA_TOKEN_ATTR_BYTE;
   for (Token token = size() - 1; token >= 0; --token) {
     const std::string bytes = piece(token, true);
     cuts_.see_token(bytes);
-    const bool plain =
-        (llama_vocab_get_attr(get(), token) & (LLAMA_TOKEN_ATTR_NORMAL | LLAMA_TOKEN_ATTR_BYTE)) != 0;
+    const bool plain = (llama_vocab_get_attr(get(), token) & kind) != 0;
     if (plain && bytes.size() == 1) byte_tokens_[static_cast<unsigned char>(bytes[0])] = token;
   }
   if (!sentence_piece()) append_text("\xEF\xBF\xBD", false, replacement_);

@@ -13,6 +13,8 @@ namespace {
 constexpr std::size_t kMaxTokenBytes = 8192;
 constexpr std::size_t kMaxPrintedBytes = std::size_t{256} << 20;  // see check_tokens
 
+constexpr std::int32_t kByteType = 6;  // the last of the format's token types
+
 const std::string kPrefix = "tokenizer.ggml.";
 
 /// An array under "tokenizer.ggml.NAME", checked to hold `type`; its id is negative when missing or wrong.
@@ -95,7 +97,6 @@ bool names_byte(const char* text) {
 }
 
 void check_types(Metadata& metadata, const Array& tokens) {
-  constexpr std::int32_t kByte = 6;
   const Array types = find_array(metadata, "token_type", GGUF_TYPE_INT32, false);
   if (types.id < 0) return;
   if (types.size != tokens.size) {
@@ -105,8 +106,8 @@ void check_types(Metadata& metadata, const Array& tokens) {
   }
   const auto* values = static_cast<const std::int32_t*>(gguf_get_arr_data(metadata.gguf(), types.id));
   for (std::size_t i = 0; i < types.size; ++i) {
-    const bool known = values[i] >= 0 && values[i] <= kByte;
-    if (known && (values[i] != kByte || names_byte(gguf_get_arr_str(metadata.gguf(), tokens.id, i))))
+    const bool known = values[i] >= 0 && values[i] <= kByteType;
+    if (known && (values[i] != kByteType || names_byte(gguf_get_arr_str(metadata.gguf(), tokens.id, i))))
       continue;
     metadata.fail(ErrorCode::kInvalidFile,
                   "token " + std::to_string(i) + " of the vocabulary has type " + std::to_string(values[i]) +
@@ -140,18 +141,20 @@ void check_special_ids(Metadata& metadata, std::size_t tokens) {
   }
 }
 
-/// Byte tokens, which stand for what the vocabulary has no other token for.
+/// Byte tokens stand for whatever the vocabulary has no other token for; libllama finds them by their names.
 void check_byte_tokens(Metadata& metadata, const Array& tokens) {
+  const Array types = find_array(metadata, "token_type", GGUF_TYPE_INT32, true);
+  if (types.id < 0 || types.size != tokens.size) return;
+  const auto* values = static_cast<const std::int32_t*>(gguf_get_arr_data(metadata.gguf(), types.id));
   std::unordered_set<std::string> bytes;
   for (std::size_t i = 0; i < tokens.size; ++i) {
-    const char* text = gguf_get_arr_str(metadata.gguf(), tokens.id, i);
-    if (std::strlen(text) == 6 && names_byte(text)) bytes.insert(text);
+    if (values[i] == kByteType) bytes.insert(gguf_get_arr_str(metadata.gguf(), tokens.id, i));
   }
   char name[8];
   for (int byte = 0; byte < 256; ++byte) {
     std::snprintf(name, sizeof(name), "<0x%02X>", byte);
     if (bytes.contains(name)) continue;
-    metadata.fail(ErrorCode::kUnsupported, std::string("the vocabulary has no token ") + name +
+    metadata.fail(ErrorCode::kUnsupported, std::string("the vocabulary has no byte token ") + name +
                                                "; one for every byte is needed to read any text");
     return;
   }

@@ -213,10 +213,10 @@ std::vector<Case> vocabulary_cases() {
                 {}};
   };
   const auto types = [=](const std::string& name, std::size_t count, std::int32_t value,
-                         const std::string& says) {
+                         const std::string& says, ErrorCode code = ErrorCode::kInvalidFile) {
     return Case{name,
                 says,
-                invalid,
+                code,
                 [=](gguf_context* g) {
                   const std::vector<std::int32_t> values(count, value);
                   gguf_set_arr_data(g, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, values.data(), count);
@@ -248,19 +248,20 @@ std::vector<Case> vocabulary_cases() {
            "shape",
            invalid,
            [](gguf_context* g) {
-             replace_token(g, 1000, "", kTinyVocabulary - 1);
-             for (const char* key : {"tokenizer.ggml.scores", "tokenizer.ggml.token_type"})
-               gguf_remove_key(g, key);
+             const auto* types = static_cast<const std::int32_t*>(
+                 gguf_get_arr_data(g, gguf_find_key(g, "tokenizer.ggml.token_type")));
+             const std::vector<std::int32_t> fewer(types, types + kTinyVocabulary - 1);
+             replace_token(g, 1000, "", fewer.size());
+             gguf_set_arr_data(g, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, fewer.data(), fewer.size());
+             gguf_remove_key(g, "tokenizer.ggml.scores");
            },
            {}},
-          {"no_byte_tokens_and_no_types",
-           "no token <0x41>",
-           unsupported,
-           [](gguf_context* g) {
-             replace_token(g, 5 + 0x41, "<lost>");
-             gguf_remove_key(g, "tokenizer.ggml.token_type");
-           },
+          {"no_types",
+           "token_type",
+           invalid,
+           [](gguf_context* g) { gguf_remove_key(g, "tokenizer.ggml.token_type"); },
            {}},
+          types("no_byte_tokens", kTinyVocabulary, 1, "no byte token <0x00>", unsupported),
           scores("too_few_scores", kTinyVocabulary - 1, 0, "scores"),
           scores("too_many_scores", kTinyVocabulary + 1, 0, "scores"),
           scores("score_nan", kTinyVocabulary, std::nanf(""), "not a number"),
