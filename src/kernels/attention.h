@@ -32,11 +32,13 @@ struct QueryBlock {
 /// Scratch bytes one thread needs for any call below.
 std::size_t attention_scratch_bytes(const PageLayout& layout, int group);
 
-/// How many query rows (token x group member) one task of `attend` should take.
+/// How many tokens one task of `attend` should take.
 int attention_tile_tokens(int group);
 
 /// Prefill form: softmax(q k^T * scale) v for tokens [first, last) of the block over all rows. A query sees
-/// the rows whose position is <= its own (and inside the window). Every query must see at least one row.
+/// the rows whose position is <= its own (and inside the window); where it sees none, its output is 0. Sums
+/// are in float; relative to double, outputs differ by a few 1e-6 of the largest value. The result of a query
+/// does not depend on how tokens are shared by calls, to the last bit.
 void attend(const HeadRows& rows, const QueryBlock& block, int first, int last, void* scratch);
 
 /// Decode form, split over keys so that one sequence can occupy several threads: partial results of all
@@ -65,7 +67,7 @@ void attention_statistics(const HeadRows& rows, const QueryBlock& block, int fir
 void add_attention_columns(const HeadRows& rows, const QueryBlock& block, int first, int last,
                            float* column_sums, void* scratch);
 
-/// The SIMD target chosen at run time, e.g. "AVX3_ZEN4", "AVX2", "NEON".
+/// The SIMD target chosen at run time, e.g. "AVX3", "AVX2", "NEON".
 const char* simd_target();
 
 }  // namespace keynest

@@ -212,6 +212,23 @@ TEST_P(AttentionTest, SeveralTiles) {
   run_attend({KvType::kF32, 16, 500, 1, 200, 0}, random);
 }
 
+// Laws of sessions rest on this: rollback and replay, blocks of other sizes, fewer threads.
+TEST_P(AttentionTest, SharingTokensChangesNoBit) {
+  std::mt19937 random(12);
+  for (const KvType type : kTypes) {
+    Problem p({type, 96, 300, 3, 50, 90}, random);
+    std::vector<std::byte> scratch = scratch_for(p);
+    attend(p.head.view(), p.block, 0, 50, scratch.data());
+    const std::vector<float> out = p.out, max = p.row_max, sum = p.row_sum;
+    for (int first = 0, count = 1; first < 50; first += count, ++count) {
+      attend(p.head.view(), p.block, first, std::min(first + count, 50), scratch.data());
+    }
+    EXPECT_EQ(out, p.out) << type_name(type);
+    EXPECT_EQ(max, p.row_max) << type_name(type);
+    EXPECT_EQ(sum, p.row_sum) << type_name(type);
+  }
+}
+
 // Large logits, and a page order in which the maximum grows and shrinks from page to page.
 TEST_P(AttentionTest, LargeLogits) {
   std::mt19937 random(6);
