@@ -47,12 +47,26 @@ class SessionImpl final : public Session {
   bool bounded() const { return budget_ > 0 && evictor_->evicts(); }
   void record_entries();
 
+  /// What stateful policies remembered after the last eviction, to go back to.
+  struct Checkpoint {
+    std::vector<LayerState> states;               // [layers]
+    std::vector<std::vector<float>> entry_state;  // [layers * kv_heads][row_state * rows]
+    std::vector<Token> tokens;                    // processed since
+    std::vector<std::int32_t> steps;              // and in which portions
+  };
+  bool stateful() const { return !evictor_->needs().stateless(); }
+  void remember(const StepInput& input, bool evicted);
+  Status restore(std::int32_t position);
+  void truncate(std::int32_t position);
+  void copy_entry_state(bool restore);
+
   std::shared_ptr<const GraphModel> model_;
   SessionOptions options_;
   std::shared_ptr<const Evictor> evictor_;
   std::shared_ptr<Executor> executor_;
   std::shared_ptr<PagePool> pool_;
   Sequence sequence_;
+  Checkpoint checkpoint_;  // of stateful policies
   Sampler sampler_;
   std::vector<float> logits_;
   std::int32_t budget_ = 0;  // N; 0 = unbounded
