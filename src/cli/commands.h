@@ -5,7 +5,7 @@
 
 #include <functional>
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the name of CLI11
 class App;
 }
 

@@ -7,7 +7,7 @@
 
 #include "keynest/session.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the name of CLI11
 class App;
 }
 
