@@ -234,7 +234,8 @@ void merge_row(const PartialAttention* partials, int count, std::size_t row, std
 void merge_partials(const QueryBlock& block, int head_dim, const PartialAttention* partials, int count) {
   for (int token = 0; token < block.tokens; ++token) {
     for (int member = 0; member < block.group; ++member) {
-      const auto row = static_cast<std::size_t>(token * block.group + member);
+      const auto row = static_cast<std::size_t>(token) * static_cast<std::size_t>(block.group) +
+                       static_cast<std::size_t>(member);
       float* out = block.out + static_cast<std::size_t>(token) * block.out_token_stride +
                    static_cast<std::size_t>(member) * block.out_head_stride;
       float max = 0, sum = 0;

@@ -48,7 +48,7 @@ struct Tile {
 };
 
 /// Scaled queries of rows [begin, end) interleaved: out[head_dim, end - begin].
-void pack_group(const Tile& tile, int begin, int end, float* out) {
+inline void pack_group(const Tile& tile, int begin, int end, float* out) {
   const float scale = tile.block.scale * kLog2E;
   const int rows = end - begin;
   for (int r = 0; r < rows; ++r) {
@@ -57,7 +57,7 @@ void pack_group(const Tile& tile, int begin, int end, float* out) {
   }
 }
 
-void prepare(const Tile& tile) {
+inline void prepare(const Tile& tile) {
   const AttentionScratch& s = tile.scratch;
   const int rows = tile.rows(), d = tile.head_dim();
   for (int g = 0; g < tile.groups(); ++g) {
@@ -76,7 +76,7 @@ void prepare(const Tile& tile) {
 /// How a group of rows meets a page. Positions ascend with rows, so the first and last row tell.
 enum class Meeting { kNone, kPartly, kWhole };
 
-Meeting meeting(const AttentionScratch& s, int begin, int end, const PagePositions& page) {
+inline Meeting meeting(const AttentionScratch& s, int begin, int end, const PagePositions& page) {
   if (page.lowest > s.high[end - 1] || page.highest <= s.low[begin]) return Meeting::kNone;
   const bool whole = page.highest <= s.high[begin] && page.lowest > s.low[end - 1];
   return whole ? Meeting::kWhole : Meeting::kPartly;
