@@ -13,8 +13,11 @@
 namespace keynest {
 
 struct ModelOptions {
-  bool use_mmap = true;  ///< map weights from the file; false reads them into memory
-  bool repack = true;  ///< place weights in ggml's repacked / AMX buffers where it offers them for their type
+  /// Map weights from the file, which must then stay as it is while the model lives; false reads them into
+  /// memory.
+  bool use_mmap = true;
+  /// Place weights in ggml\'s repacked / AMX buffers where it offers them for their type.
+  bool repack = true;
 };
 
 /// What a user may want to know about a model.

@@ -49,7 +49,8 @@ Result<std::size_t> regular_file_size(int fd, const std::string& path) {
 }  // namespace
 
 Result<std::unique_ptr<MappedFile>> MappedFile::open(const std::string& path, bool use_mmap) {
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  // Without O_NONBLOCK, opening a pipe that nobody writes to would wait for ever.
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.fd < 0) return bad_file(path, std::string("cannot be opened: ") + std::strerror(errno));
   const Result<std::size_t> size = regular_file_size(file.fd, path);
   if (!size) return size.error();

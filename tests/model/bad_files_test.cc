@@ -1,6 +1,8 @@
 // Files that are not models, or models that lie about themselves: an Error each, with a reason.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <limits>
@@ -353,6 +355,8 @@ TEST(BadFile, MissingEmptyOrNoFile) {
   const TemporaryDirectory directory;
   EXPECT_NE(load_error(directory.file("missing.gguf")).message.find("No such file"), std::string::npos);
   EXPECT_NE(load_error(directory.path()).message.find("directory"), std::string::npos);
+  ASSERT_EQ(mkfifo(directory.file("pipe.gguf").c_str(), 0600), 0);
+  EXPECT_NE(load_error(directory.file("pipe.gguf")).message.find("regular file"), std::string::npos);
   write_file(directory.file("empty.gguf"), "");
   EXPECT_NE(load_error(directory.file("empty.gguf")).message.find("empty"), std::string::npos);
   write_file(directory.file("text.gguf"), "once upon a time there was a file that was no model");

@@ -105,26 +105,6 @@ TEST_P(TinyLogits, EqualLibllama) {
 INSTANTIATE_TEST_SUITE_P(Architectures, TinyLogits, testing::ValuesIn(cases()),
                          [](const auto& test) { return test.param.name; });
 
-class Placement : public testing::TestWithParam<std::tuple<bool, bool>> {};
-
-TEST_P(Placement, DoesNotChangeLogits) {
-  const auto [use_mmap, repack] = GetParam();
-  const TemporaryDirectory directory;
-  const std::string path = directory.file("tiny.gguf");
-  TinyModel tiny = tiny_model("llama");
-  tiny.type = GGML_TYPE_Q4_0;
-  ASSERT_TRUE(write_tiny_gguf(path, tiny));
-  const auto model = load_model(path, {.use_mmap = use_mmap, .repack = repack});
-  ASSERT_NE(model, nullptr);
-  const std::vector<Token> tokens = some_tokens(20, model->info().vocabulary);
-  const auto ours = reference_logits(*model, tokens, numbers(20));
-  ASSERT_TRUE(ours.ok());
-  // Rearranged weights are multiplied in another order, with activations rounded to 8 bits.
-  EXPECT_LE(relative_difference(*ours, libllama_logits(path, tokens)), repack ? kTolerance : 3e-2);
-}
-
-INSTANTIATE_TEST_SUITE_P(Options, Placement, testing::Combine(testing::Bool(), testing::Bool()));
-
 class Outputs : public testing::TestWithParam<const char*> {};
 
 TEST_P(Outputs, SelectRowsOfAllLogits) {
