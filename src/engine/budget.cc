@@ -130,7 +130,11 @@ Result<std::int32_t> resolve_budget(const Budget& budget, const Hparams& hparams
     case Budget::Unit::kEntries:
       if (budget.value < 1)
         return invalid_argument("a budget of 0 entries keeps nothing: give at least 1, or full");
-      return static_cast<std::int32_t>(std::min(budget.value, kMost));
+      if (budget.value > kMost) {
+        return invalid_argument("a budget of " + print_number(budget.value) +
+                                " entries is not allowed: give at most " + print_number(kMost) + ", or full");
+      }
+      return static_cast<std::int32_t>(budget.value);
     case Budget::Unit::kShare:
       if (budget.value <= 0) return invalid_argument("a budget of 0% keeps nothing: give more, or full");
       return static_cast<std::int32_t>(std::clamp(budget.value * static_cast<double>(prompt), 1.0, kMost));

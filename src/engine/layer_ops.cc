@@ -11,7 +11,8 @@ namespace keynest {
 namespace {
 
 constexpr int kAppendTokens = 32;  // tokens per append task
-constexpr int kPagesPerSplit = 4;  // decode: fewer are not worth a task of their own
+constexpr int kPagesPerSplit =
+    8;  // decode: keys of one task; fixed, so that results do not depend on threads
 constexpr int kMaxSplits = 64;
 constexpr int kDecodeQueries = 16;  // up to this many query rows per KV head, attention is bound by memory
 
@@ -173,7 +174,7 @@ void LayerOps::begin(const StepInput& input, std::span<const Position> positions
   row_max_.grow(query_rows * sizeof(float));
   row_sum_.grow(query_rows * sizeof(float));
   if (decode_shaped()) {
-    const SplitPlan plan{wanted_splits(), tokens() * group(), hparams_.head_dim};
+    const SplitPlan plan{kMaxSplits, tokens() * group(), hparams_.head_dim};
     partials_.grow(static_cast<std::size_t>(hparams_.kv_heads * plan.splits) * plan.floats_per_partial() *
                    sizeof(float));
   }
@@ -239,17 +240,13 @@ void LayerOps::attend_tiles(Layer& layer, const ggml_tensor* q, ggml_tensor* out
   }
 }
 
-/// Enough ranges that every thread gets two.
-int LayerOps::wanted_splits() const {
-  return std::clamp((2 * threads_ + hparams_.kv_heads - 1) / hparams_.kv_heads, 1, kMaxSplits);
-}
-
 SplitPlan LayerOps::split_plan(const Layer& layer) const {
   int pages = 1;
   for (int h = 0; h < hparams_.kv_heads; ++h) {
     pages = std::max(pages, input_.sequence->cache.rows(layer.index, h).page_count());
   }
-  return {std::clamp(pages / kPagesPerSplit, 1, wanted_splits()), tokens() * group(), hparams_.head_dim};
+  const int splits = (pages + kPagesPerSplit - 1) / kPagesPerSplit;
+  return {std::min(splits, kMaxSplits), tokens() * group(), hparams_.head_dim};
 }
 
 void LayerOps::attend_split(Layer& layer, const ggml_tensor* q, ggml_tensor* out, int thread) {

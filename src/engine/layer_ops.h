@@ -54,7 +54,6 @@ class LayerOps final : public AttentionBinding {
   QueryBlock query_block(const Layer& layer, const ggml_tensor* q, ggml_tensor* out, int kv_head) const;
   LayerStep layer_step(const Layer& layer, const ggml_tensor* q, std::vector<HeadRows>& rows,
                        std::vector<QueryBlock>& queries) const;
-  int wanted_splits() const;
   SplitPlan split_plan(const Layer& layer) const;
   bool windowed(const Layer& layer) const;
   bool decode_shaped() const;

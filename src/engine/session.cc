@@ -121,7 +121,7 @@ Status SessionImpl::settle_budget(std::int64_t prompt) {
     if (!layers) return layers.error();
     budgets = std::move(layers).value();
   }
-  budget_ = *budget;
+  budget_ = evictor_->evicts() ? *budget : 0;
   sequence_.budgets = std::move(budgets);
   // Layer budgets may depend on the prompt's length, so an empty promise is renewed by the first prompt.
   budget_settled_ = prompt > 0;
