@@ -144,6 +144,22 @@ INSTANTIATE_TEST_SUITE_P(Files, RealModels,
                                          RealModel{"gemma3", "gemma-3-270m.Q4_K_M.gguf"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
+// Few steps: ggml's threads wait by spinning, and a busy machine makes every wait a long one.
+TEST(Threads, ResultsDoNotDependOnTheirNumber) {
+  const auto model = tiny("llama");
+  ASSERT_NE(model, nullptr);
+  for (const char* policy : {"full", "keydiff", "h2o", "nestedkv"}) {
+    std::vector<std::vector<float>> logits[2];
+    for (const int i : {0, 1}) {
+      auto session = make_session(model, {.policy = policy, .budget = 600, .block = 512, .threads = i + 1});
+      ASSERT_TRUE(session);
+      ASSERT_TRUE(session->prefill(random_tokens(*model, 1024, 1)).ok());
+      logits[i] = decode_all(*session, random_tokens(*model, 2, 2));
+    }
+    EXPECT_EQ(logits[0], logits[1]) << policy;
+  }
+}
+
 TEST(Positions, L10_AnEvictedPrefixLeavesNoTrace) {
   const auto model = one_layer(0);
   ASSERT_NE(model, nullptr);

@@ -195,18 +195,6 @@ TEST_P(PolicyLaws, L11_RollingBackIsExactOrRefused) {
   EXPECT_TRUE(session->decode(1).ok()) << "a refused rollback changes nothing";
 }
 
-TEST_P(PolicyLaws, ResultsDoNotDependOnThreads) {
-  std::vector<std::vector<float>> logits[2];
-  for (const int i : {0, 1}) {
-    auto session =
-        make_session(model(), {.policy = spec(), .budget = 40, .block = 16, .threads = i == 0 ? 1 : 3});
-    ASSERT_TRUE(session);
-    ASSERT_TRUE(session->prefill(tokens(90)).ok());
-    logits[i] = decode_all(*session, tokens(3, 2));
-  }
-  EXPECT_EQ(logits[0], logits[1]);
-}
-
 TEST_P(PolicyLaws, AnExhaustedPoolLeavesTheSessionIntact) {
   auto roomy = make_session(model(), {.policy = "full", .block = 16});
   ASSERT_TRUE(roomy);
