@@ -16,7 +16,7 @@ struct ModelOptions {
   /// Map weights from the file, which must then stay as it is while the model lives; false reads them into
   /// memory.
   bool use_mmap = true;
-  /// Place weights in ggml\'s repacked / AMX buffers where it offers them for their type.
+  /// Place weights in ggml's repacked / AMX buffers where it offers them for their type.
   bool repack = true;
 };
 
@@ -45,8 +45,10 @@ class Model {
 
   virtual const ModelInfo& info() const = 0;
 
-  /// Text to tokens. Any bytes are accepted, valid UTF-8 or not. `add_special`: the vocabulary's BOS/EOS as
-  /// it asks for them; `parse_special`: read "<|im_start|>" and the like as control tokens.
+  /// Text to tokens. Any bytes are accepted, valid UTF-8 or not, and the pieces of the tokens give them back,
+  /// except that a byte the vocabulary has no token for becomes U+FFFD and that some vocabularies put a space
+  /// in front. `add_special`: the vocabulary's BOS/EOS as it asks for them; `parse_special`: read
+  /// "<|im_start|>" and the like as control tokens.
   virtual std::vector<Token> tokenize(std::string_view text, bool add_special, bool parse_special) const = 0;
 
   /// The bytes of one token (may be part of a UTF-8 character). Control tokens are empty unless `special`.
