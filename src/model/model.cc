@@ -16,7 +16,7 @@
 namespace keynest {
 namespace {
 
-constexpr std::size_t kNodesPerLayer = 64;  // ours are 25; the rest is for what the binding adds
+constexpr std::size_t kNodesPerLayer = 64;  // ours are below 40; the rest is for what the binding adds
 constexpr std::size_t kNodesAround = 64;
 
 class GgufModel : public GraphModel {

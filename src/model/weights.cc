@@ -20,6 +20,7 @@ ggml_backend_dev_t cpu_device() { return ggml_backend_dev_by_type(GGML_BACKEND_D
 std::vector<ggml_backend_buffer_type_t> list_extra_types() {
   std::vector<ggml_backend_buffer_type_t> types;
   ggml_backend_dev_t device = cpu_device();
+  if (device == nullptr) return types;
   auto get = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(ggml_backend_reg_get_proc_address(
       ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
   if (get == nullptr) return types;
