@@ -97,6 +97,7 @@ Layer::Layer(const std::string& spec, int budget, int block)
 void Layer::fill_pages() {
   std::byte* next = pages_.data();
   std::vector<Position> positions;
+  positions.reserve(size(rows_));
   for (int i = 0; i < rows_; ++i) positions.push_back(Position{i});
   const auto numbers = normal_floats(size(rows_) * size(kShape.head_dim));
   page_lists_.resize(size(kShape.kv_heads));

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -263,7 +264,7 @@ Status run_check(Flags& flags) {
 }  // namespace
 }  // namespace keynest::bench
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   CLI::App app(keynest::bench::kAbout);
   keynest::bench::Flags flags;
   keynest::bench::add_flags(app, flags);
@@ -276,4 +277,7 @@ int main(int argc, char** argv) {
   if (status) return 0;
   std::fprintf(stderr, "keynest_needle: %s\n", status.error().message.c_str());
   return status.error().code == keynest::ErrorCode::kInvalidArgument ? 2 : 1;
+} catch (const std::exception& error) {  // of CLI11 or the JSON library; keynest throws none
+  std::fprintf(stderr, "keynest_needle: %s\n", error.what());
+  return 1;
 }

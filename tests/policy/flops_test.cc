@@ -43,6 +43,8 @@ using Double = Counted<double>;
 // As kernels/key_scores.cc has them.
 constexpr int kChunkDims = 32, kChunkPages = 4;
 
+std::size_t size(int n) { return static_cast<std::size_t>(n); }
+
 /// A head's keys: whole pages, the rows beyond the last key zero. Key i's dimension j is at [i / 64][j][i %
 /// 64].
 struct Keys {
@@ -50,17 +52,14 @@ struct Keys {
   std::vector<float> numbers;  // [pages, d, 64]
 
   Keys(const std::vector<float>& rows, int count, int dim, int simd_lanes)
-      : n(count),
-        d(dim),
-        lanes(simd_lanes),
-        numbers(static_cast<std::size_t>(pages() * d * kPageRows), 0.0f) {
+      : n(count), d(dim), lanes(simd_lanes), numbers(size(pages()) * size(d) * kPageRows, 0.0f) {
     for (int i = 0; i < n; ++i) {
       for (int j = 0; j < d; ++j) numbers[at(i, j)] = rows[static_cast<std::size_t>(i * d + j)];
     }
   }
   int pages() const { return (n + kPageRows - 1) / kPageRows; }
   std::size_t at(int row, int dim) const {
-    return static_cast<std::size_t>(((row / kPageRows) * d + dim) * kPageRows + row % kPageRows);
+    return (size(row / kPageRows) * size(d) + size(dim)) * kPageRows + size(row % kPageRows);
   }
   Float key(int row, int dim) const { return numbers[at(row, dim)]; }
 };
