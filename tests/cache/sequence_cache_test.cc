@@ -7,6 +7,7 @@
 #include <set>
 
 #include "kernels/rows.h"
+#include "support/resident.h"
 
 namespace keynest {
 namespace {
@@ -142,6 +143,39 @@ TEST(SequenceCache, CancelledAndRefusedStepsLeaveNoTrace) {
   EXPECT_EQ(check_head(cache, 1, 2).size(), 100u);
   append(cache, 100, 80);
   EXPECT_EQ(check_head(cache, 1, 2).size(), 180u);
+}
+
+/// |resident memory - what the pool says| since `before`, as a share of `scale` bytes.
+double disagreement(std::size_t before, const PagePool& pool, std::size_t scale) {
+  const double grown = static_cast<double>(test::resident_bytes()) - static_cast<double>(before);
+  return std::abs(grown - static_cast<double>(pool.bytes())) / static_cast<double>(scale);
+}
+
+TEST(SequenceCache, ResidentMemoryAgreesWithThePool) {
+  if (!test::kResidentIsTelling) GTEST_SKIP() << "resident memory holds the sanitizer's own";
+  auto pool = make_pool(20'000);
+  SequenceCache cache(pool, kLayers, kHeads);
+  const std::size_t before = test::resident_bytes();
+  for (int block = 0; block < 100; ++block) append(cache, block * 400, 400);  // 40,000 entries a head
+  const std::size_t full = pool->bytes();
+  ASSERT_GT(full, std::size_t{30'000'000});
+  EXPECT_LE(disagreement(before, *pool, full), 0.05);
+
+  // Heads that keep different amounts really free memory.
+  for (int layer = 0; layer < kLayers; ++layer) {
+    std::vector<std::vector<Row>> kept(kHeads);
+    for (int head = 0; head < kHeads; ++head) {
+      for (int r = 0; r < 40'000; r += 10 * (head + 1))
+        kept[static_cast<std::size_t>(head)].push_back(Row{r});
+    }
+    LayerEviction eviction = cache.plan(layer, kept);
+    std::vector<LayerEviction*> all{&eviction};
+    ASSERT_TRUE(cache.prepare(all));
+    for (int head = 0; head < kHeads; ++head) cache.apply(eviction, head);
+  }
+  pool->trim();
+  EXPECT_LT(pool->bytes(), full / 10);
+  EXPECT_LE(disagreement(before, *pool, full), 0.05);
 }
 
 TEST(SequenceCache, ForksShareUntilWritten) {

@@ -1,0 +1,25 @@
+// The process's resident memory, as the system counts it.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstddef>
+#include <fstream>
+
+namespace keynest::test {
+
+/// False under the sanitizers, whose shadow memory counts as resident too.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kResidentIsTelling = false;
+#else
+inline constexpr bool kResidentIsTelling = true;
+#endif
+
+inline std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace keynest::test
