@@ -38,6 +38,17 @@ struct SessionOptions {
   int threads = 0;  ///< 0 = all cores
   KvType kv_type = KvType::kF16;
   std::size_t cache_limit = 0;  ///< bytes the page pool may hold; 0 = what the machine has free
+  bool record_scores = false;   ///< remember the scores of the last eviction, for inspect()
+};
+
+/// What one KV head holds and why.
+struct HeadReport {
+  std::vector<Position> positions;  ///< of its entries, ascending
+  /// [positions] as published (see `keynest score --scores`) at the last eviction of the layer; NaN for
+  /// entries that came later, and for all without record_scores or an eviction by score.
+  std::vector<float> scores;
+  std::vector<float> cosines;  ///< [positions] of each key to the anchor
+  std::vector<float> anchor;   ///< [head_dim] mean of the unit keys of the entries
 };
 
 struct SamplingOptions {
@@ -93,6 +104,9 @@ class Session {
 
   /// Positions of the entries one KV head holds, ascending.
   virtual std::vector<Position> kept(int layer, int kv_head) const = 0;
+
+  /// The same entries with their scores and cosines, computed when asked. Errors: no such layer or head.
+  virtual Result<HeadReport> inspect(int layer, int kv_head) const = 0;
 
   virtual std::int64_t seen() const = 0;  ///< tokens seen = next position
   virtual Stats stats() const = 0;

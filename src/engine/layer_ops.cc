@@ -348,6 +348,26 @@ void LayerOps::plan_window(Layer& layer) {
   if (layer.planned) layer.eviction = sequence.cache.plan(layer.index, kept);
 }
 
+/// Called between commit and apply, when rows are still where they were scored.
+void LayerOps::record(Layer& layer) {
+  const Sequence& sequence = *input_.sequence;
+  LayerRecord& record = input_.sequence->records[static_cast<std::size_t>(layer.index)];
+  std::vector<HeadRows> rows;
+  record.positions.clear();
+  for (int h = 0; h < hparams_.kv_heads; ++h) {
+    rows.push_back(sequence.cache.rows(layer.index, h));
+    auto& positions = record.positions.emplace_back();
+    for (std::int32_t r = 0; r < rows.back().rows; ++r) positions.push_back(rows.back().position(Row{r}));
+  }
+  LayerStep step;
+  step.heads = rows;
+  step.seen = sequence.seen + tokens();
+  step.budget = sequence.budgets[static_cast<std::size_t>(layer.index)];
+  step.layer = layer.index;
+  record.scores = layer.scores;
+  evictor_->publish(step, record.scores);
+}
+
 Status LayerOps::prepare() {
   for (auto& layer : layers_) {
     KEYNEST_TRY(layer->status);
@@ -357,6 +377,11 @@ Status LayerOps::prepare() {
   KEYNEST_TRY(cache.prepare(evictions_));
   cache.commit();
   committed_ = true;
+  if (!input_.sequence->records.empty()) {
+    for (auto& layer : layers_) {
+      if (layer->planned && !windowed(*layer)) record(*layer);
+    }
+  }
   times_.evictions = evictions_.size();
   return {};
 }

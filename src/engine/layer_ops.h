@@ -48,6 +48,7 @@ class LayerOps final : public AttentionBinding {
   void evict(Layer& layer, const ggml_tensor* q, int thread);
   void plan(Layer& layer, const LayerStep& step);
   void plan_window(Layer& layer);
+  void record(Layer& layer);
   Status prepare();
   void apply();
 

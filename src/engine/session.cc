@@ -81,7 +81,8 @@ Result<std::unique_ptr<Session>> SessionImpl::create(std::shared_ptr<const Graph
   auto executor = Executor::create(model, *evictor, options.threads);
   if (!executor) return executor.error();
 
-  Sequence sequence{SequenceCache(pool, hparams.layers, hparams.kv_heads), {}, {}, 0, 0, 0};
+  Sequence sequence{SequenceCache(pool, hparams.layers, hparams.kv_heads), {}, {}, 0, 0, 0, {}};
+  if (options.record_scores) sequence.records.resize(static_cast<std::size_t>(hparams.layers));
   for (int i = 0; i < hparams.layers; ++i) sequence.states.push_back((*evictor)->new_state());
   std::unique_ptr<SessionImpl> session(new SessionImpl(std::move(model), std::move(options), *evictor,
                                                        *executor, std::move(pool), std::move(sequence)));
@@ -287,8 +288,8 @@ void SessionImpl::record_entries() {
 // report
 
 Result<std::unique_ptr<Session>> SessionImpl::fork() const {
-  Sequence copy{sequence_.cache.fork(), sequence_.states,    sequence_.budgets,
-                sequence_.seen,         sequence_.announced, sequence_.last_eviction};
+  Sequence copy{sequence_.cache.fork(), sequence_.states,        sequence_.budgets, sequence_.seen,
+                sequence_.announced,    sequence_.last_eviction, sequence_.records};
   std::unique_ptr<SessionImpl> session(
       new SessionImpl(model_, options_, evictor_, executor_, pool_, std::move(copy)));
   session->logits_ = logits_;

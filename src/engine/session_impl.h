@@ -26,6 +26,7 @@ class SessionImpl final : public Session {
   Result<std::unique_ptr<Session>> fork() const override;
   Status rollback(Position position) override;
   std::vector<Position> kept(int layer, int kv_head) const override;
+  Result<HeadReport> inspect(int layer, int kv_head) const override;
   std::int64_t seen() const override { return sequence_.seen; }
   Stats stats() const override;
 

@@ -14,6 +14,12 @@
 
 namespace keynest {
 
+/// Entries of a layer at its last eviction by score, and their scores as published; any order.
+struct LayerRecord {
+  std::vector<std::vector<Position>> positions;  ///< [kv_heads]
+  std::vector<std::vector<float>> scores;        ///< [kv_heads]
+};
+
 /// One sequence: its cache, what its policy remembers, and how far it is.
 struct Sequence {
   SequenceCache cache;
@@ -22,6 +28,7 @@ struct Sequence {
   std::int32_t seen = 0;              ///< tokens seen = next position
   std::int32_t announced = 0;         ///< prompt length announced at the start; 0 = unknown
   std::int32_t last_eviction = 0;     ///< `seen` after the last step that evicted
+  std::vector<LayerRecord> records;   ///< [layers]; empty unless asked for
 };
 
 /// Input of one step.
