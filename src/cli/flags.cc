@@ -119,6 +119,21 @@ void declare(CLI::App& command, TextFlags& flags) {
   command.add_flag("--ignore-eos", flags.ignore_eos, "Go on when the model says it is done")->group(kGroup);
 }
 
+void declare(CLI::App& command, InputFlags& flags, std::string& prompt) {
+  add(command, "-f,--file", flags.files, "FILE",
+      "Text file of the prompt, - for standard input; may be given several times")
+      ->allow_extra_args(false)
+      ->group("Prompt");
+  add(command, "-p,--prompt", prompt, "TEXT", "Text of the prompt; follows the files")->group("Prompt");
+}
+
+void declare_chat(CLI::App& command, TemplateFlags& flags) {
+  auto* chat = command.add_flag("--chat", flags.chat, "Put the prompt into a chat template");
+  auto* no_chat = command.add_flag("--no-chat", flags.no_chat, "Take the prompt as it is");
+  chat->group("Conversation");
+  no_chat->group("Conversation")->excludes(chat);
+}
+
 void declare(CLI::App& command, TemplateFlags& flags) {
   add(command, "--system", flags.system, "TEXT", "System message that precedes the conversation")
       ->group("Conversation");

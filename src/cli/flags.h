@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,11 @@ inline constexpr const char* kDefaultBudget = "2048";
 
 struct ModelFlags {
   std::string path;
+};
+
+struct InputFlags {
+  std::vector<std::string> files;     ///< "-" is standard input
+  std::optional<std::string> prompt;  ///< follows the files
 };
 
 struct CacheFlags {
@@ -53,6 +59,12 @@ void declare(CLI::App& command, TalkFlags& flags);
 
 /// --system and --chat-template.
 void declare(CLI::App& command, TemplateFlags& flags);
+
+/// --chat and --no-chat.
+void declare_chat(CLI::App& command, TemplateFlags& flags);
+
+/// -f and -p. `prompt` takes the text of -p; whether it was given the command knows when it is called.
+void declare(CLI::App& command, InputFlags& flags, std::string& prompt);
 
 /// The policies and budgets, for the end of a help text.
 std::string policy_footer();

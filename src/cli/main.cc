@@ -63,6 +63,7 @@ int run_program(int argc, char** argv) {
   add_run(app, context);
   add_chat(app, context);
   add_score(app, context);
+  add_inspect(app, context);
   for (CLI::App* command : app.get_subcommands({})) command->group("Commands");
   app.footer(kExamples);  // last, as commands would inherit it
   try {

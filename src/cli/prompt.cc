@@ -98,6 +98,26 @@ std::string fallback_template(const ModelInfo& info, bool has_template) {
   return info.architecture.rfind("gemma", 0) == 0 ? "gemma" : "chatml";
 }
 
+Status check_chat(const TemplateFlags& flags) {
+  if (flags.no_chat && !(flags.system.empty() && flags.chat_template.empty())) {
+    return invalid_argument("--system and --chat-template need a chat template; leave out --no-chat");
+  }
+  return {};
+}
+
+Result<std::string> render_prompt(const Model& model, const TemplateFlags& flags,
+                                  const std::string& chat_template, const std::string& text, bool verbose) {
+  const bool has_template = !model.chat_template().empty();
+  const bool chat = wants_chat(flags, model.info(), has_template);
+  if (verbose) remark(chat ? "prompt in a chat template" : "prompt as plain text");
+  if (!chat) return text;
+  std::vector<ChatMessage> messages;
+  if (!flags.system.empty()) messages.push_back({"system", flags.system});
+  messages.push_back({"user", text});
+  return model.apply_chat_template(
+      messages, true, !chat_template.empty() ? chat_template : fallback_template(model.info(), has_template));
+}
+
 std::vector<Token> prompt_tokens(const Model& model, std::string_view text) {
   std::vector<Token> tokens = model.tokenize(text, true, true);
   const std::vector<Token> start = model.tokenize({}, true, true);

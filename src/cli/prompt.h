@@ -1,7 +1,6 @@
 // From what the user gave to the tokens of a prompt.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,11 +10,6 @@
 #include "keynest/result.h"
 
 namespace keynest::cli {
-
-struct InputFlags {
-  std::vector<std::string> files;     ///< "-" is standard input
-  std::optional<std::string> prompt;  ///< follows the files
-};
 
 /// The parts one after the other, bytes unchanged; a newline goes between two parts when the first lacks one.
 std::string join_parts(const std::vector<std::string>& parts);
@@ -34,6 +28,14 @@ bool wants_chat(const TemplateFlags& flags, const ModelInfo& info, bool has_temp
 /// The template for `Model::apply_chat_template`: the given one; else, for a file without any, the built-in
 /// one of its family. Empty: the model's own.
 std::string fallback_template(const ModelInfo& info, bool has_template);
+
+/// Errors (kInvalidArgument): --system or --chat-template together with --no-chat.
+Status check_chat(const TemplateFlags& flags);
+
+/// The prompt as the model sees it, in a chat template where one is wanted. `chat_template`: from
+/// resolve_template. Errors: unknown template.
+Result<std::string> render_prompt(const Model& model, const TemplateFlags& flags,
+                                  const std::string& chat_template, const std::string& text, bool verbose);
 
 /// Tokens of a whole prompt: begins with the vocabulary's start token if it asks for one, once, even when the
 /// template has written it too.

@@ -46,9 +46,7 @@ struct Run {
 };
 
 Result<Request> check(const RunFlags& flags) {
-  if (flags.chat.no_chat && !(flags.chat.system.empty() && flags.chat.chat_template.empty())) {
-    return invalid_argument("--system and --chat-template need a chat template; leave out --no-chat");
-  }
+  KEYNEST_TRY(check_chat(flags.chat));
   auto session = session_options(flags.cache);
   if (!session) return session.error();
   auto stops = stop_strings(flags.text);
@@ -61,20 +59,6 @@ Result<Request> check(const RunFlags& flags) {
   const GenerateOptions generate{flags.text.sampling, flags.text.max_tokens, *stops, flags.text.ignore_eos,
                                  false};
   return Request{*session, generate, *chat_template, std::move(*text)};
-}
-
-/// The prompt as the model sees it, in its chat template where one is wanted.
-Result<std::string> rendered(const RunFlags& flags, const Request& request, const Model& model) {
-  const bool has_template = !model.chat_template().empty();
-  const bool chat = wants_chat(flags.chat, model.info(), has_template);
-  if (flags.talk.verbose) remark(chat ? "prompt in a chat template" : "prompt as plain text");
-  if (!chat) return request.text;
-  std::vector<ChatMessage> messages;
-  if (!flags.chat.system.empty()) messages.push_back({"system", flags.chat.system});
-  messages.push_back({"user", request.text});
-  const bool given = !request.chat_template.empty();
-  return model.apply_chat_template(
-      messages, true, given ? request.chat_template : fallback_template(model.info(), has_template));
 }
 
 Status write_stats(const Run& run) {
@@ -96,7 +80,8 @@ Result<int> close(Run& run, const Status& work) {
 
 Result<int> answer(Run& run) {
   const Model& model = *run.model;
-  auto prompt = rendered(run.flags, run.request, model);
+  auto prompt = render_prompt(model, run.flags.chat, run.request.chat_template, run.request.text,
+                              run.flags.talk.verbose);
   if (!prompt) return prompt.error();
   const std::vector<Token> tokens = prompt_tokens(model, *prompt);
   warn_if_beyond(model.info(), "prompt", static_cast<std::int64_t>(tokens.size()));
@@ -137,23 +122,6 @@ Examples:
 )" + policy_footer();
 }
 
-void declare_input(CLI::App& command, RunFlags& flags, std::string& prompt) {
-  command
-      .add_option("-f,--file", flags.input.files,
-                  "Text file of the prompt, - for standard input; may be given "
-                  "several times")
-      ->type_name("FILE")
-      ->allow_extra_args(false)
-      ->group("Prompt");
-  command.add_option("-p,--prompt", prompt, "Text of the prompt; follows the files")
-      ->type_name("TEXT")
-      ->group("Prompt");
-  auto* chat = command.add_flag("--chat", flags.chat.chat, "Put the prompt into a chat template");
-  auto* no_chat = command.add_flag("--no-chat", flags.chat.no_chat, "Take the prompt as it is");
-  chat->group("Conversation");
-  no_chat->group("Conversation")->excludes(chat);
-}
-
 }  // namespace
 
 void add_run(CLI::App& app, Context& context) {
@@ -161,7 +129,8 @@ void add_run(CLI::App& app, Context& context) {
   auto prompt = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("run", "Process a prompt of any length and generate text");
   declare(*command, flags->model);
-  declare_input(*command, *flags, *prompt);
+  declare(*command, flags->input, *prompt);
+  declare_chat(*command, flags->chat);
   declare(*command, flags->chat);
   declare(*command, flags->cache);
   declare(*command, flags->text);
