@@ -12,7 +12,12 @@
 
 namespace keynest {
 
+/// Who multiplies blocks of tokens with weights. Native: keynest's own BF16 kernels, where the CPU has
+/// AVX-512 BF16 (weights then stay as the file has them); a single token's products are always ggml's.
+enum class Gemm { kAuto, kGgml, kNative };
+
 struct ModelOptions {
+  Gemm gemm = Gemm::kAuto;
   /// Map weights from the file, which must then stay as it is while the model lives; false reads them into
   /// memory.
   bool use_mmap = true;
@@ -27,6 +32,7 @@ struct ModelInfo {
   std::int32_t trained_context = 0;         ///< tokens
   std::vector<std::int32_t> layer_windows;  ///< per layer: 0 = global attention, else the sliding window
   std::size_t weight_bytes = 0;
+  std::string gemm;  ///< "native" or "ggml": who multiplies blocks of tokens
 };
 
 /// One turn of a conversation.

@@ -32,6 +32,7 @@ struct Stats {
   std::size_t evictions = 0;     ///< layer evictions applied
   CacheStats cache;
   std::string simd_target;
+  std::string gemm;  ///< who multiplied blocks of tokens: "native" or "ggml"
   int threads = 0;
 };
 

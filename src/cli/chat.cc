@@ -210,7 +210,7 @@ Result<Request> check(const ChatFlags& flags) {
 Result<int> chat(const ChatFlags& flags) {
   auto request = check(flags);
   if (!request) return request.error();
-  auto model = Model::load(flags.model.path);
+  auto model = load_model(flags.model);
   if (!model) return model.error();
   if (interrupted()) return kExitInterrupted;
   if (flags.talk.verbose) remark("model " + describe((*model)->info()));

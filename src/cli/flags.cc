@@ -69,6 +69,12 @@ void declare_sampling(CLI::App& command, SamplingOptions& sampling, const char* 
 
 void declare(CLI::App& command, ModelFlags& flags) {
   add(command, "-m,--model", flags.path, "MODEL", "Model file (GGUF)")->required()->group("Model");
+  add(command, "--gemm", flags.gemm, "auto|ggml|native",
+      "Who multiplies blocks of the prompt with the weights: keynest's own BF16 kernels (native, where the "
+      "CPU has "
+      "AVX-512 BF16) or ggml")
+      ->capture_default_str()
+      ->group("Machine");
 }
 
 void declare(CLI::App& command, CacheFlags& flags) {
@@ -154,6 +160,18 @@ std::string policy_footer() {
   std::string list = policy_help();
   if (!list.empty() && list.back() != '\n') list += '\n';
   return "Policies (--policy SPEC):\n" + list;
+}
+
+Result<std::shared_ptr<const Model>> load_model(const ModelFlags& flags) {
+  ModelOptions options;
+  if (flags.gemm == "ggml") {
+    options.gemm = Gemm::kGgml;
+  } else if (flags.gemm == "native") {
+    options.gemm = Gemm::kNative;
+  } else if (flags.gemm != "auto") {
+    return invalid_argument("--gemm " + flags.gemm + " is not known; allowed: auto, ggml, native");
+  }
+  return Model::load(flags.path, options);
 }
 
 Result<SessionOptions> session_options(const CacheFlags& flags) {

@@ -18,6 +18,7 @@ inline constexpr const char* kDefaultBudget = "2048";
 
 struct ModelFlags {
   std::string path;
+  std::string gemm = "auto";
 };
 
 struct InputFlags {
@@ -68,6 +69,9 @@ void declare(CLI::App& command, InputFlags& flags, std::string& prompt);
 
 /// The policies and budgets, for the end of a help text.
 std::string policy_footer();
+
+/// Errors: an unknown --gemm (kInvalidArgument), and those of Model::load.
+Result<std::shared_ptr<const Model>> load_model(const ModelFlags& flags);
 
 /// Errors (kInvalidArgument): a policy, budget, size or KV type that does not parse.
 Result<SessionOptions> session_options(const CacheFlags& flags);

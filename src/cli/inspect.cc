@@ -134,7 +134,7 @@ int run(const InspectFlags& flags) {
   arm_interrupt();
   const auto request = check(flags);
   if (!request) return report(request.error());
-  auto model = Model::load(flags.model.path);
+  auto model = load_model(flags.model);
   if (!model) return report(model.error());
   if (flags.talk.verbose) remark("model " + describe((*model)->info()));
   const auto inspection = inspect_all(flags, *request, *model);

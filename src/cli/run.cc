@@ -97,7 +97,7 @@ int run(const RunFlags& flags) {
   arm_interrupt();
   const auto request = check(flags);
   if (!request) return report(request.error());
-  auto model = Model::load(flags.model.path);
+  auto model = load_model(flags.model);
   if (!model) return report(model.error());
   if (interrupted()) return kExitInterrupted;
   if (flags.talk.verbose) remark("model " + describe((*model)->info()));

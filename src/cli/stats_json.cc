@@ -57,6 +57,7 @@ std::string stats_json(const Stats& stats, const RunRecord& record) {
       {"cache", cache_json(stats.cache)},
       {"peak_rss_bytes", peak_rss_bytes()},
       {"simd_target", stats.simd_target},
+      {"gemm", stats.gemm},
       {"threads", stats.threads},
       {"text", record.text},
   };

@@ -33,11 +33,11 @@ Error bad_budget(std::string_view text) {
       "cache (64MiB), or full");
 }
 
-/// A plain positive number, or nothing.
+/// A plain number that is not negative, or nothing.
 bool parse_number(std::string_view text, double& value) {
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
-  return error == std::errc{} && end == text.data() + text.size() && std::isfinite(value) && value > 0;
+  return error == std::errc{} && end == text.data() + text.size() && std::isfinite(value) && value >= 0;
 }
 
 std::string print_number(double value) {

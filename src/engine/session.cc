@@ -405,6 +405,7 @@ Stats SessionImpl::stats() const {
   stats.block = options_.block;
   stats.threads = options_.threads;
   stats.simd_target = simd_target();
+  stats.gemm = model_->info().gemm;
   stats.cache.bytes = pool_->bytes();
   stats.cache.peak_bytes = pool_->peak_bytes();
   stats.cache.page_bytes = layout.bytes;

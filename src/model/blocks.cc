@@ -70,6 +70,8 @@ StepBuilder::StepBuilder(ggml_context* context, const StepShape& shape, const Hp
     return tensor;
   };
   step_.graph = ggml_new_graph_custom(context, graph_nodes, false);
+  if (hparams.native_gemm) products_ = std::make_shared<NativeProducts>();
+  step_.resources = products_;
   step_.tokens = input(shape.tokens, "tokens");
   step_.positions = input(shape.tokens, "positions");
   if (shape.outputs != 0 && shape.outputs != shape.tokens)
@@ -92,7 +94,8 @@ ggml_tensor* StepBuilder::norm(ggml_tensor* x, ggml_tensor* weight, const char* 
 
 ggml_tensor* StepBuilder::linear(ggml_tensor* x, ggml_tensor* weight, ggml_tensor* bias, const char* name,
                                  int layer) {
-  ggml_tensor* y = ggml_mul_mat(context_, weight, x);
+  ggml_tensor* y = products_ ? products_->product(context_, weight, x) : nullptr;
+  if (y == nullptr) y = ggml_mul_mat(context_, weight, x);
   if (bias != nullptr) y = ggml_add(context_, y, bias);
   return named(y, name, layer);
 }

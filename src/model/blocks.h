@@ -6,6 +6,7 @@
 #include <string>
 
 #include "model/graph.h"
+#include "model/products.h"
 #include "model/rope.h"
 #include "model/weights.h"
 
@@ -110,6 +111,7 @@ class StepBuilder {
   StepShape shape_;
   const Hparams& hparams_;
   AttentionBinding& binding_;
+  std::shared_ptr<NativeProducts> products_;  // null: all products are ggml's
   StepGraph step_;
 };
 

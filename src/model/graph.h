@@ -5,6 +5,7 @@
 #include <ggml.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "keynest/model.h"
@@ -23,6 +24,7 @@ struct Hparams {
   float norm_epsilon = 0;
   float attention_scale = 0;                ///< of the logits q.k
   std::vector<std::int32_t> layer_windows;  ///< [layers], 0 = global
+  bool native_gemm = false;             ///< blocks of tokens are multiplied by keynest's own kernels
 };
 
 /// The two operations of a layer that the engine binds: implemented with ggml custom operations.
@@ -52,6 +54,7 @@ struct StepGraph {
   ggml_tensor* tokens = nullptr;      ///< I32 [tokens], input
   ggml_tensor* positions = nullptr;   ///< I32 [tokens], input
   ggml_tensor* output_ids = nullptr;  ///< I32 [outputs], input; null when outputs is 0 or equals tokens
+  std::shared_ptr<void> resources;    ///< what the nodes point to; kept as long as the graph
   ggml_tensor* logits = nullptr;      ///< F32 [vocabulary, outputs]; null when outputs is 0
 };
 

@@ -93,7 +93,13 @@ Status GgufModel::read(GgufFile& file, const ModelOptions& options) {
   hparams_ = read_hparams(metadata);
   check_vocabulary(metadata);
   KEYNEST_TRY(metadata.status());
-  WeightTable table(file, options.repack);
+  hparams_.native_gemm = options.gemm != Gemm::kGgml && native_products_supported();
+  if (options.gemm == Gemm::kNative && !hparams_.native_gemm) {
+    return Error{ErrorCode::kUnsupported,
+                 "native matrix products need a CPU with AVX-512 BF16, which this is not: ask for auto or ggml"};
+  }
+  // Native products read weights as the file has them; for single tokens, rearranged ones are no faster.
+  WeightTable table(file, options.repack && !hparams_.native_gemm);
   network_ = create(metadata, hparams_, table);
   fill_info(metadata, file);
   KEYNEST_TRY(metadata.status());
@@ -124,6 +130,7 @@ void GgufModel::fill_info(Metadata& metadata, const GgufFile& file) {
   info_.vocabulary = hparams_.vocabulary;
   info_.trained_context = hparams_.trained_context;
   info_.layer_windows = hparams_.layer_windows;
+  info_.gemm = hparams_.native_gemm ? "native" : "ggml";
   for (std::int64_t id = 0; id < file.tensor_count(); ++id) info_.weight_bytes += file.tensor(id).bytes;
 }
 

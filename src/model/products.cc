@@ -1,0 +1,102 @@
+#include "model/products.h"
+
+#include <ggml-backend.h>
+
+#include <algorithm>
+#include <new>
+#include <vector>
+
+namespace keynest {
+namespace {
+
+/// A thread's own buffer for panels, grown when a larger matrix comes.
+class PanelScratch {
+ public:
+  ~PanelScratch() { release(); }
+  void* at_least(std::size_t bytes) {
+    if (bytes > bytes_) {
+      release();
+      data_ = ::operator new (bytes, std::align_val_t{64});
+      bytes_ = bytes;
+    }
+    return data_;
+  }
+
+ private:
+  void release() {
+    if (data_ != nullptr) ::operator delete (data_, std::align_val_t{64});
+  }
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+WeightFormat format_of(ggml_type type) {
+  switch (type) {
+    case GGML_TYPE_Q5_0:
+      return WeightFormat::kQ5_0;
+    case GGML_TYPE_Q8_0:
+      return WeightFormat::kQ8_0;
+    default:
+      return WeightFormat::kOther;
+  }
+}
+
+bool in_plain_memory(const ggml_tensor* weight) {
+  return weight->buffer != nullptr && ggml_backend_buffer_is_host(weight->buffer);
+}
+
+}  // namespace
+
+struct NativeProducts::Task {
+  WeightMatrix weights;
+  std::atomic<int> next_panel{0};
+};
+
+bool native_products_supported() { return bf16_matmul_supported(); }
+
+ggml_tensor* NativeProducts::rounded(ggml_context* context, ggml_tensor* x) {
+  if (x != last_x_) {
+    last_x_ = x;
+    last_rounded_ = ggml_cast(context, x, GGML_TYPE_BF16);
+  }
+  return last_rounded_;
+}
+
+ggml_tensor* NativeProducts::product(ggml_context* context, ggml_tensor* weight, ggml_tensor* x) {
+  const auto to_float = ggml_get_type_traits(weight->type)->to_float;
+  const WeightFormat format = format_of(weight->type);
+  const std::int64_t in = weight->ne[0], out = weight->ne[1], tokens = x->ne[1];
+  if (tokens < bf16_matmul_least_tokens(format) || in % 32 != 0) return nullptr;
+  if (to_float == nullptr || !ggml_is_contiguous(weight) || !in_plain_memory(weight)) return nullptr;
+
+  auto task = std::make_shared<Task>();
+  task->weights = {static_cast<const std::byte*>(weight->data),
+                   weight->nb[1],
+                   static_cast<int>(out),
+                   static_cast<int>(in),
+                   format,
+                   to_float};
+  tasks_.push_back(task);
+  ggml_tensor* args[] = {rounded(context, x)};
+  return ggml_custom_4d(context, GGML_TYPE_F32, out, tokens, 1, 1, args, 1, compute, GGML_N_TASKS_MAX,
+                        task.get());
+}
+
+void NativeProducts::compute(ggml_tensor* out, int /*thread*/, int threads, void* data) {
+  auto& task = *static_cast<Task*>(data);
+  const WeightMatrix& weights = task.weights;
+  thread_local PanelScratch scratch;
+  void* panel = scratch.at_least(bf16_matmul_scratch_bytes(weights));
+  const int panels = (weights.rows + kPanelRows - 1) / kPanelRows;
+  int index;
+  while ((index = task.next_panel.fetch_add(1, std::memory_order_relaxed)) < panels) {
+    const int first = index * kPanelRows;
+    bf16_matmul_panel(weights, first, std::min(kPanelRows, weights.rows - first),
+                      static_cast<const std::uint16_t*>(out->src[0]->data), static_cast<int>(out->ne[1]),
+                      static_cast<float*>(out->data), static_cast<std::size_t>(out->ne[0]), panel);
+  }
+  // Every thread asks once in vain; the last one to do so makes the counter ready for the next step.
+  if (index == panels + threads - 1) task.next_panel.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace keynest

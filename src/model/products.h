@@ -1,0 +1,34 @@
+// Which matrix products keynest computes itself, and how they enter a graph.
+#pragma once
+
+#include <ggml.h>
+
+#include <atomic>
+#include <list>
+#include <memory>
+
+#include "kernels/matmul.h"
+
+namespace keynest {
+
+/// True when this machine has the kernels for products of its own.
+bool native_products_supported();
+
+/// The products of one graph; lives as long as the graph.
+class NativeProducts {
+ public:
+  /// weight [in, out] times x [in, tokens] as a node that computes it natively, or null where ggml's own
+  /// product is the better one: few tokens, a type or shape the kernel does not take, weights that ggml has
+  /// rearranged.
+  ggml_tensor* product(ggml_context* context, ggml_tensor* weight, ggml_tensor* x);
+
+ private:
+  struct Task;
+  static void compute(ggml_tensor* out, int thread, int threads, void* task);
+  ggml_tensor* rounded(ggml_context* context, ggml_tensor* x);
+
+  std::list<std::shared_ptr<Task>> tasks_;  // stable addresses, copied with a graph's description
+  ggml_tensor *last_x_ = nullptr, *last_rounded_ = nullptr;  // gate and up, or q, k and v, share one
+};
+
+}  // namespace keynest

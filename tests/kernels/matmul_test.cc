@@ -1,0 +1,141 @@
+// The panel products against sums in double over the very numbers they multiply.
+#include "kernels/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace keynest {
+namespace {
+
+std::uint16_t to_bf16(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+float from_bf16(std::uint16_t value) {
+  const std::uint32_t bits = std::uint32_t{value} << 16;
+  float result;
+  std::memcpy(&result, &bits, sizeof result);
+  return result;
+}
+
+/// A stored matrix and the weights it stands for.
+struct Stored {
+  std::vector<std::byte> bytes;
+  std::vector<float> values;  // [rows, columns]
+  WeightMatrix matrix;
+};
+
+// 2^-6 and 2^-7 as half precision: exact, so that a weight is exactly scale times integer.
+constexpr std::uint16_t kScales[] = {0x2400, 0x2000};
+constexpr float kScaleValues[] = {1.0f / 64, 1.0f / 128};
+
+Stored make(WeightFormat format, int rows, int columns, std::mt19937& random) {
+  Stored stored;
+  const std::size_t block_bytes = format == WeightFormat::kQ5_0   ? 22
+                                  : format == WeightFormat::kQ8_0 ? 34
+                                                                  : 128;
+  stored.bytes.resize(static_cast<std::size_t>(rows * columns / 32) * block_bytes);
+  std::byte* at = stored.bytes.data();
+  for (int block = 0; block < rows * columns / 32; ++block, at += block_bytes) {
+    const std::size_t scale = random() % 2;
+    int integers[32];
+    for (int& q : integers) {
+      q = format == WeightFormat::kQ5_0 ? static_cast<int>(random() % 32) - 16
+                                        : static_cast<int>(random() % 255) - 127;
+      stored.values.push_back(static_cast<float>(q) * kScaleValues[scale]);
+    }
+    if (format == WeightFormat::kOther) {
+      std::memcpy(at, stored.values.data() + stored.values.size() - 32, 128);
+      continue;
+    }
+    std::memcpy(at, &kScales[scale], 2);
+    if (format == WeightFormat::kQ8_0) {
+      for (int i = 0; i < 32; ++i) at[2 + i] = static_cast<std::byte>(integers[i]);
+      continue;
+    }
+    std::uint32_t fifth = 0;
+    for (int i = 0; i < 32; ++i) fifth |= static_cast<std::uint32_t>((integers[i] + 16) >> 4) << i;
+    std::memcpy(at + 2, &fifth, 4);
+    for (int i = 0; i < 16; ++i) {
+      at[6 + i] = static_cast<std::byte>(((integers[i] + 16) & 15) | ((integers[i + 16] + 16) & 15) << 4);
+    }
+  }
+  stored.matrix = {stored.bytes.data(),
+                   static_cast<std::size_t>(columns / 32) * block_bytes,
+                   rows,
+                   columns,
+                   format,
+                   [](const void* row, float* out, std::int64_t count) {
+                     std::memcpy(out, row, static_cast<std::size_t>(count) * sizeof(float));
+                   }};
+  return stored;
+}
+
+class Panels : public testing::TestWithParam<WeightFormat> {};
+
+TEST_P(Panels, EqualSumsInDouble) {
+  if (!bf16_matmul_supported()) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  for (const int columns : {32, 64, 896, 1056, 2080}) {
+    for (const int rows : {1, 15, 16, 17, 32, 47, 48, 100}) {
+      for (const int tokens : {1, 2, 7, 8, 9, 23}) {
+        const Stored stored = make(GetParam(), rows, columns, random);
+        std::vector<std::uint16_t> x(static_cast<std::size_t>(tokens * columns));
+        for (auto& value : x) value = to_bf16(normal(random));
+        std::vector<float> out(static_cast<std::size_t>(tokens * rows), std::nanf(""));
+        std::vector<std::byte> memory(bf16_matmul_scratch_bytes(stored.matrix) + 64);
+        auto* scratch = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+        for (int row = 0; row < rows; row += kPanelRows) {
+          bf16_matmul_panel(stored.matrix, row, std::min(kPanelRows, rows - row), x.data(), tokens,
+                            out.data(), static_cast<std::size_t>(rows), scratch);
+        }
+        for (int t = 0; t < tokens; ++t) {
+          for (int row = 0; row < rows; ++row) {
+            double sum = 0, size = 0;
+            for (int c = 0; c < columns; ++c) {
+              // Five bits, or seven and a sign, times a power of two are exact in BF16.
+              const double product = double{stored.values[static_cast<std::size_t>(row * columns + c)]} *
+                                     from_bf16(x[static_cast<std::size_t>(t * columns + c)]);
+              sum += product;
+              size += std::abs(product);
+            }
+            ASSERT_NEAR(out[static_cast<std::size_t>(t * rows + row)], sum, 1e-6 * size)
+                << columns << " columns, row " << row << " of " << rows << ", token " << t << " of "
+                << tokens;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Panels, NothingBesideThemIsWritten) {
+  if (!bf16_matmul_supported()) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
+  std::mt19937 random(4);
+  const Stored stored = make(GetParam(), 60, 64, random);
+  const std::vector<std::uint16_t> x(64 * 3, to_bf16(1.0f));
+  std::vector<float> out(3 * 60, 7.0f);
+  std::vector<std::byte> memory(bf16_matmul_scratch_bytes(stored.matrix) + 64);
+  auto* scratch = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+  bf16_matmul_panel(stored.matrix, 20, 13, x.data(), 3, out.data(), 60, scratch);
+  for (int t = 0; t < 3; ++t) {
+    for (int row = 0; row < 60; ++row) {
+      const bool written = row >= 20 && row < 33;
+      EXPECT_EQ(out[static_cast<std::size_t>(t * 60 + row)] == 7.0f, !written)
+          << "token " << t << " row " << row;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, Panels,
+                         testing::Values(WeightFormat::kOther, WeightFormat::kQ5_0, WeightFormat::kQ8_0));
+
+}  // namespace
+}  // namespace keynest

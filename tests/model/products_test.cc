@@ -1,0 +1,111 @@
+// Native products beside ggml's own on every common weight type: no further from the exact product, and the
+// same when a graph is computed again.
+#include "model/products.h"
+
+#include <ggml-backend.h>
+#include <ggml-cpu.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <random>
+#include <vector>
+
+namespace keynest::test {
+namespace {
+
+constexpr int kIn = 512, kOut = 200, kTokens = 70;
+
+class ProductTypes : public testing::TestWithParam<ggml_type> {};
+
+std::vector<float> numbers(std::size_t count, float size, std::uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0.0f, size);
+  std::vector<float> all(count);
+  for (float& value : all) value = normal(random);
+  return all;
+}
+
+double rms_error(const std::vector<float>& got, const std::vector<double>& exact) {
+  double sum = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) sum += (got[i] - exact[i]) * (got[i] - exact[i]);
+  return std::sqrt(sum / static_cast<double>(got.size()));
+}
+
+TEST_P(ProductTypes, NoFurtherFromExactThanGgml) {
+  if (!native_products_supported()) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
+  const ggml_type type = GetParam();
+  const std::unique_ptr<ggml_backend, decltype(&ggml_backend_free)> backend(ggml_backend_cpu_init(),
+                                                                            ggml_backend_free);
+  ggml_backend_cpu_set_n_threads(backend.get(), 2);
+  const ggml_init_params params{ggml_tensor_overhead() * 64 + ggml_graph_overhead(), nullptr, true};
+  const std::unique_ptr<ggml_context, decltype(&ggml_free)> weights_context(ggml_init(params), ggml_free);
+  const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init(params), ggml_free);
+  ggml_tensor* weight = ggml_new_tensor_2d(weights_context.get(), type, kIn, kOut);
+  const std::unique_ptr<ggml_backend_buffer, decltype(&ggml_backend_buffer_free)> weight_memory(
+      ggml_backend_alloc_ctx_tensors(weights_context.get(), backend.get()), ggml_backend_buffer_free);
+  const std::vector<float> source = numbers(kIn * kOut, 0.05f, 1),
+                           activations = numbers(kIn * kTokens, 1.0f, 2);
+  std::vector<std::uint8_t> stored(ggml_nbytes(weight));
+  ggml_quantize_chunk(type, source.data(), stored.data(), 0, kOut, kIn, nullptr);
+  ggml_backend_tensor_set(weight, stored.data(), 0, stored.size());
+
+  ggml_tensor* x = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, kIn, kTokens);
+  NativeProducts products;
+  ggml_tensor* native = products.product(context.get(), weight, x);
+  ASSERT_NE(native, nullptr);
+  ggml_tensor* plain = ggml_mul_mat(context.get(), weight, x);
+  ggml_cgraph* graph = ggml_new_graph(context.get());
+  ggml_build_forward_expand(graph, native);
+  ggml_build_forward_expand(graph, plain);
+  const std::unique_ptr<ggml_backend_buffer, decltype(&ggml_backend_buffer_free)> memory(
+      ggml_backend_alloc_ctx_tensors(context.get(), backend.get()), ggml_backend_buffer_free);
+  ggml_backend_tensor_set(x, activations.data(), 0, ggml_nbytes(x));
+
+  std::vector<float> first(kOut * kTokens), again(kOut * kTokens), ggml(kOut * kTokens);
+  ASSERT_EQ(ggml_backend_graph_compute(backend.get(), graph), GGML_STATUS_SUCCESS);
+  ggml_backend_tensor_get(native, first.data(), 0, ggml_nbytes(native));
+  ggml_backend_tensor_memset(native, 0, 0, ggml_nbytes(native));
+  ASSERT_EQ(ggml_backend_graph_compute(backend.get(), graph), GGML_STATUS_SUCCESS);
+  ggml_backend_tensor_get(native, again.data(), 0, ggml_nbytes(native));
+  ggml_backend_tensor_get(plain, ggml.data(), 0, ggml_nbytes(plain));
+  EXPECT_EQ(first, again);
+
+  std::vector<float> row(kIn);
+  std::vector<double> exact(kOut * kTokens);
+  for (int out = 0; out < kOut; ++out) {
+    ggml_get_type_traits(type)->to_float(stored.data() + static_cast<std::size_t>(out) * weight->nb[1],
+                                         row.data(), kIn);
+    for (int token = 0; token < kTokens; ++token) {
+      double sum = 0;
+      for (int in = 0; in < kIn; ++in) sum += double{row[in]} * activations[token * kIn + in];
+      exact[token * kOut + out] = sum;
+    }
+  }
+  // ggml rounds activations to 8 bits for quantised weights, to the weights' own precision for the others.
+  const double ours = rms_error(first, exact), theirs = rms_error(ggml, exact);
+  if (type == GGML_TYPE_F16) {
+    EXPECT_LE(ours, 5e-3);  // ggml multiplies these in F32
+  } else {
+    EXPECT_LE(ours, 1.01 * theirs + 1e-6) << ggml_type_name(type);
+  }
+  EXPECT_GT(ours, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ProductTypes,
+                         testing::Values(GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
+                                         GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K,
+                                         GGML_TYPE_IQ4_NL, GGML_TYPE_F16, GGML_TYPE_BF16),
+                         [](const auto& info) { return std::string(ggml_type_name(info.param)); });
+
+TEST(Products, FewTokensStayWithGgml) {
+  const ggml_init_params params{ggml_tensor_overhead() * 8, nullptr, true};
+  const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init(params), ggml_free);
+  ggml_tensor* weight = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 64);
+  NativeProducts products;
+  ggml_tensor* one = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, 64, 1);
+  EXPECT_EQ(products.product(context.get(), weight, one), nullptr);
+}
+
+}  // namespace
+}  // namespace keynest::test
