@@ -9,7 +9,7 @@
 namespace keynest {
 
 /// How weights are stored. Known formats have a fast way into a panel; kOther goes through `to_float`.
-enum class WeightFormat { kOther, kQ5_0, kQ8_0 };
+enum class WeightFormat { kOther, kQ4_0, kQ4_1, kQ5_0, kQ8_0, kQ4_K, kQ6_K };
 
 /// A matrix [rows, columns] as it lies in memory; y = W x has `rows` numbers. columns is a multiple of 32.
 struct WeightMatrix {

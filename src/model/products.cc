@@ -32,6 +32,14 @@ class PanelScratch {
 
 WeightFormat format_of(ggml_type type) {
   switch (type) {
+    case GGML_TYPE_Q4_0:
+      return WeightFormat::kQ4_0;
+    case GGML_TYPE_Q4_1:
+      return WeightFormat::kQ4_1;
+    case GGML_TYPE_Q4_K:
+      return WeightFormat::kQ4_K;
+    case GGML_TYPE_Q6_K:
+      return WeightFormat::kQ6_K;
     case GGML_TYPE_Q5_0:
       return WeightFormat::kQ5_0;
     case GGML_TYPE_Q8_0:
