@@ -40,6 +40,30 @@ std::vector<RowMove> moves_to_keep(std::span<const Row> kept) {
   return moves;
 }
 
+std::vector<RowTurn> turns_to_ranks(const HeadRows& head, std::span<const Row> kept) {
+  const auto count = static_cast<std::int32_t>(kept.size());
+  std::vector<Row> by_rank(static_cast<std::size_t>(head.rows));
+  for (std::int32_t r = 0; r < head.rows; ++r) by_rank[static_cast<std::size_t>(r)] = Row{r};
+  std::sort(by_rank.begin(), by_rank.end(),
+            [&](Row a, Row b) { return head.position(a) < head.position(b); });
+
+  std::vector<std::int32_t> arrives(by_rank.size(), -1);  // where a kept row lies afterwards
+  for (const Row row : kept) arrives[static_cast<std::size_t>(to_int(row))] = to_int(row);
+  for (const RowMove& move : moves_to_keep(kept))
+    arrives[static_cast<std::size_t>(to_int(move.from))] = to_int(move.to);
+
+  std::vector<RowTurn> turns;
+  std::int32_t rank = 0;
+  for (std::int32_t before = 0; before < head.rows && rank < count; ++before) {
+    const std::int32_t row =
+        arrives[static_cast<std::size_t>(to_int(by_rank[static_cast<std::size_t>(before)]))];
+    if (row < 0) continue;
+    if (rank != before) turns.push_back({Row{row}, rank - before});
+    ++rank;
+  }
+  return turns;
+}
+
 std::size_t HeadCache::first_written(bool exclusive) const {
   return exclusive ? 0 : static_cast<std::size_t>(rows_ / kPageRows);
 }
@@ -71,26 +95,31 @@ void HeadCache::reserve(std::int32_t count, bool exclusive, std::vector<Page*>& 
   }
 }
 
-std::size_t HeadCache::pages_to_apply(std::span<const RowMove> moves) const {
+std::size_t HeadCache::pages_to_apply(std::span<const RowMove> moves, std::span<const RowTurn> turns) const {
+  std::vector<bool> written(pages_.size());
+  for (const RowMove& move : moves) written[page_of(move.to)] = true;
+  for (const RowTurn& turn : turns) written[page_of(turn.row)] = true;
   std::size_t count = 0;
-  std::size_t last = pages_.size();
-  for (const RowMove& move : moves) {  // ascending destinations: pages come in runs
-    const std::size_t page = page_of(move.to);
-    if (page != last && pages_[page]->shared()) ++count;
-    last = page;
-  }
+  for (std::size_t page = 0; page < pages_.size(); ++page) count += written[page] && pages_[page]->shared();
   return count;
 }
 
-void HeadCache::apply(std::int32_t kept, std::span<const RowMove> moves, std::vector<Page*>& fresh,
-                      PagePool& pool) {
+/// The page of `row` may be written afterwards.
+void HeadCache::own(Row row, std::vector<Page*>& fresh, PagePool& pool) {
+  const std::size_t page = page_of(row);
+  if (pages_[page]->shared()) replace(page, take_last(fresh), pool);
+}
+
+void HeadCache::apply(std::int32_t kept, std::span<const RowMove> moves, std::span<const RowTurn> turns,
+                      const KeyRotation& rotation, std::vector<Page*>& fresh, PagePool& pool) {
   const HeadRows rows = view(pool.layout());
   for (const RowMove& move : moves) {
-    const std::size_t page = page_of(move.to);
-    if (pages_[page]->shared()) replace(page, take_last(fresh), pool);
+    own(move.to, fresh, pool);
     move_row(rows, move.from, move.to);
   }
   truncate(kept, pool);
+  for (const RowTurn& turn : turns) own(turn.row, fresh, pool);
+  rotate_keys(view(pool.layout()), turns, rotation);
 }
 
 void HeadCache::truncate(std::int32_t rows, PagePool& pool) {

@@ -8,6 +8,7 @@
 
 #include "cache/page_pool.h"
 #include "kernels/page.h"
+#include "kernels/rotate.h"
 
 namespace keynest {
 
@@ -19,6 +20,11 @@ struct RowMove {
 /// The moves that leave exactly `kept` (ascending) in rows [0, kept.size()) of a head: holes are filled from
 /// the tail.
 std::vector<RowMove> moves_to_keep(std::span<const Row> kept);
+
+/// Every key turned to its rank: the turns, ascending by rank, of the entries that lie in rows [0,
+/// kept.size()) after moves_to_keep. `head`: the entries before, rotated by their rank among themselves;
+/// ranks follow positions.
+std::vector<RowTurn> turns_to_ranks(const HeadRows& head, std::span<const Row> kept);
 
 /// Not thread-safe; distinct heads may be used from distinct threads. Does not own a pool: the SequenceCache
 /// that holds it returns its pages.
@@ -45,11 +51,13 @@ class HeadCache {
   /// Reserved rows become entries.
   void commit(std::int32_t count) { rows_ += count; }
 
-  /// Fresh pages that applying `moves` takes: copies of shared pages that are written to.
-  std::size_t pages_to_apply(std::span<const RowMove> moves) const;
+  /// Fresh pages that applying `moves` and then `turns` takes: copies of shared pages that are written to.
+  std::size_t pages_to_apply(std::span<const RowMove> moves, std::span<const RowTurn> turns) const;
 
-  /// Keeps `kept` rows after `moves`; copies shared pages into pages taken off the end of `fresh`.
-  void apply(std::int32_t kept, std::span<const RowMove> moves, std::vector<Page*>& fresh, PagePool& pool);
+  /// Keeps `kept` rows after `moves` and `turns`; copies shared pages into pages taken off the end of
+  /// `fresh`.
+  void apply(std::int32_t kept, std::span<const RowMove> moves, std::span<const RowTurn> turns,
+             const KeyRotation& rotation, std::vector<Page*>& fresh, PagePool& pool);
 
   /// Drops the rows from `rows` on, and pages that hold nothing (reserved ones too).
   void truncate(std::int32_t rows, PagePool& pool);
@@ -60,6 +68,7 @@ class HeadCache {
  private:
   std::size_t first_written(bool exclusive) const;
   void replace(std::size_t index, Page* fresh, PagePool& pool);
+  void own(Row row, std::vector<Page*>& fresh, PagePool& pool);
 
   std::vector<Page*> pages_;
   std::vector<std::byte*> data_;  // pages_[i]->data, as the kernels want it

@@ -50,9 +50,16 @@ void SequenceCache::cancel() {
   for (HeadCache& head : heads_) head.truncate(head.rows(), *pool_);
 }
 
-LayerEviction SequenceCache::plan(int layer, std::span<const std::vector<Row>> kept) const {
+LayerEviction SequenceCache::plan(int layer, std::span<const std::vector<Row>> kept,
+                                  const KeyRotation* rotation) const {
   LayerEviction eviction;
   eviction.layer = layer;
+  eviction.turns.resize(kept.size());
+  if (rotation != nullptr) {
+    eviction.rotation = *rotation;
+    for (std::size_t h = 0; h < kept.size(); ++h)
+      eviction.turns[h] = turns_to_ranks(rows(layer, static_cast<int>(h)), kept[h]);
+  }
   for (const std::vector<Row>& rows : kept) {
     eviction.kept.push_back(static_cast<std::int32_t>(rows.size()));
     eviction.moves.push_back(moves_to_keep(rows));
@@ -65,7 +72,8 @@ Status SequenceCache::prepare(std::span<LayerEviction*> evictions) {
   std::size_t total = 0;
   for (const LayerEviction* e : evictions) {
     for (int h = 0; h < kv_heads_; ++h) {
-      total += head(e->layer, h).pages_to_apply(e->moves[static_cast<std::size_t>(h)]);
+      const auto i = static_cast<std::size_t>(h);
+      total += head(e->layer, h).pages_to_apply(e->moves[i], e->turns[i]);
     }
   }
   std::vector<Page*> fresh;
@@ -73,7 +81,8 @@ Status SequenceCache::prepare(std::span<LayerEviction*> evictions) {
   for (LayerEviction* e : evictions) {
     for (int h = 0; h < kv_heads_; ++h) {
       const auto i = static_cast<std::size_t>(h);
-      const std::size_t count = std::min(fresh.size(), head(e->layer, h).pages_to_apply(e->moves[i]));
+      const std::size_t needed = head(e->layer, h).pages_to_apply(e->moves[i], e->turns[i]);
+      const std::size_t count = std::min(fresh.size(), needed);
       e->fresh[i].assign(fresh.end() - static_cast<std::ptrdiff_t>(count), fresh.end());
       fresh.resize(fresh.size() - count);
     }
@@ -84,8 +93,8 @@ Status SequenceCache::prepare(std::span<LayerEviction*> evictions) {
 
 void SequenceCache::apply(LayerEviction& eviction, int kv_head) {
   const auto i = static_cast<std::size_t>(kv_head);
-  heads_[index(eviction.layer, kv_head)].apply(eviction.kept[i], eviction.moves[i], eviction.fresh[i],
-                                               *pool_);
+  heads_[index(eviction.layer, kv_head)].apply(eviction.kept[i], eviction.moves[i], eviction.turns[i],
+                                               eviction.rotation, eviction.fresh[i], *pool_);
   for (Page* page : eviction.fresh[i]) pool_->release(page);
   eviction.fresh[i].clear();
 }

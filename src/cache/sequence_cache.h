@@ -18,6 +18,8 @@ struct LayerEviction {
   int layer = 0;
   std::vector<std::int32_t> kept;           ///< [kv_heads] entries after it
   std::vector<std::vector<RowMove>> moves;  ///< [kv_heads]
+  std::vector<std::vector<RowTurn>> turns;  ///< [kv_heads] keys that turn to their new rank after the moves
+  KeyRotation rotation;                     ///< of those
   std::vector<std::vector<Page*>> fresh;    ///< [kv_heads] pages for copies of shared ones
 };
 
@@ -52,7 +54,10 @@ class SequenceCache {
 
   /// From the rows every head of a layer keeps to an eviction that can be applied; reserved rows count as
   /// entries.
-  LayerEviction plan(int layer, std::span<const std::vector<Row>> kept) const;
+  /// `rotation`: keys are rotated by their rank in their head and follow it (see turns_to_ranks); null: they
+  /// stay as they are. Its frequencies must outlive the eviction.
+  LayerEviction plan(int layer, std::span<const std::vector<Row>> kept,
+                     const KeyRotation* rotation = nullptr) const;
   /// Takes the pages that the evictions need. Errors: kOutOfMemory; nothing has changed then.
   Status prepare(std::span<LayerEviction*> evictions);
   /// The only step that mutates entries. Distinct heads may run on distinct threads. Call after commit().

@@ -16,6 +16,9 @@ namespace keynest {
 void write_rows(const HeadRows& head, Row first, int count, const float* keys, std::size_t key_stride,
                 const float* values, std::size_t value_stride, const Position* positions);
 
+/// Replaces the key of one entry, [head_dim], and its inverse norm.
+void write_key(const HeadRows& head, Row row, const float* key);
+
 /// Copies the whole entry at `from` (key, value, position, norm, policy state) over the one at `to`.
 void move_row(const HeadRows& head, Row from, Row to);
 

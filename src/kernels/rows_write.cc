@@ -75,7 +75,7 @@ void add_squares(const typename Type::Stored* in, int count, double* HWY_RESTRIC
 }
 
 template <class Type>
-void write_segment(const Segment& s, Squares& squares) {
+void write_keys(const Segment& s, Squares& squares) {
   HWY_ALIGN float chunk[kChunkDims * kPageRows];
   const int head_dim = s.layout.head_dim;
   auto* keys = reinterpret_cast<typename Type::Stored*>(s.keys) + s.row;
@@ -87,6 +87,12 @@ void write_segment(const Segment& s, Squares& squares) {
       add_squares<Type>(keys, s.count, squares.data());
     }
   }
+}
+
+template <class Type>
+void write_segment(const Segment& s, Squares& squares) {
+  write_keys<Type>(s, squares);
+  const int head_dim = s.layout.head_dim;
   auto* values =
       reinterpret_cast<typename Type::Stored*>(s.values) + static_cast<std::size_t>(s.row) * head_dim;
   for (int i = 0; i < s.count; ++i) {
@@ -149,6 +155,29 @@ void write_segment(const Segment& s, Squares& squares) {
   }
 }
 
+float inverse_norm(double square) { return static_cast<float>(1.0 / std::max(std::sqrt(square), 1e-12)); }
+
+void write_one_key(const Segment& s, Squares& squares) {
+  switch (s.layout.type) {
+    case KvType::kF32:
+      return write_keys<F32>(s, squares);
+    case KvType::kF16:
+      return write_keys<F16>(s, squares);
+    case KvType::kBF16:
+      return write_keys<BF16>(s, squares);
+    case KvType::kQ8_0:
+      return write_quantised_key(QuantisedPage(s.layout, s.keys, s.values), s.row, s.new_keys,
+                                 s.layout.head_dim, squares[0]);
+  }
+}
+
+void write_key(const HeadRows& head, Row at, const float* key) {
+  const int page = to_int(at) / kPageRows, row = to_int(at) % kPageRows;
+  Squares squares{};
+  write_one_key({*head.layout, head.keys(page), head.values(page), row, 1, key, 0, nullptr, 0}, squares);
+  head.inv_norms(page)[row] = inverse_norm(squares[0]);
+}
+
 void write_rows(const HeadRows& head, Row first, int count, const float* keys, std::size_t key_stride,
                 const float* values, std::size_t value_stride, const Position* positions) {
   int done = 0;
@@ -163,8 +192,7 @@ void write_rows(const HeadRows& head, Row first, int count, const float* keys, s
                   squares);
     std::copy(positions + done, positions + done + part, head.positions(page) + row);
     for (int i = 0; i < part; ++i) {
-      const double norm = std::sqrt(squares[static_cast<std::size_t>(i)]);
-      head.inv_norms(page)[row + i] = static_cast<float>(1.0 / std::max(norm, 1e-12));
+      head.inv_norms(page)[row + i] = inverse_norm(squares[static_cast<std::size_t>(i)]);
     }
     for (int s = 0; s < head.layout->state_floats; ++s) std::fill_n(head.state(page, s) + row, part, 0.0f);
     done += part;
@@ -182,12 +210,17 @@ namespace keynest {
 namespace {
 
 HWY_EXPORT(write_rows);
+HWY_EXPORT(write_key);
 
 }  // namespace
 
 void write_rows(const HeadRows& head, Row first, int count, const float* keys, std::size_t key_stride,
                 const float* values, std::size_t value_stride, const Position* positions) {
   HWY_DYNAMIC_DISPATCH(write_rows)(head, first, count, keys, key_stride, values, value_stride, positions);
+}
+
+void write_key(const HeadRows& head, Row row, const float* key) {
+  HWY_DYNAMIC_DISPATCH(write_key)(head, row, key);
 }
 
 }  // namespace keynest

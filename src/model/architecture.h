@@ -18,6 +18,7 @@ class Network {
  public:
   virtual ~Network() = default;
   virtual StepGraph build(StepBuilder& step) const = 0;
+  virtual RopeRotation rope_rotation(int layer) const = 0;
 };
 
 /// Reads its own metadata, completes `hparams` (filled with what all architectures share) and takes its

@@ -64,6 +64,10 @@ class Gemma3 : public Network {
     return step.finish(cap(step.context(), step.head(x, ends_)));
   }
 
+  RopeRotation rope_rotation(int layer) const override {
+    return rotation_of(windows_[static_cast<std::size_t>(layer)] == 0 ? global_rope_ : local_rope_, nullptr);
+  }
+
  private:
   void take_weights(WeightTable& table, const Hparams& hparams) {
     ends_ = take_ends(table, hparams);

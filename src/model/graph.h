@@ -58,6 +58,12 @@ struct StepGraph {
   ggml_tensor* logits = nullptr;      ///< F32 [vocabulary, outputs]; null when outputs is 0
 };
 
+/// How rotary embedding turns the keys of a layer: pair i by position * frequencies[i].
+struct RopeRotation {
+  std::vector<float> frequencies;  ///< [head_dim / 2], radians a position, all scaling included
+  bool adjacent_pairs = false;     ///< pair i is (2i, 2i + 1); else (i, i + head_dim / 2)
+};
+
 /// The part of a Model the engine uses.
 class GraphModel : public Model {
  public:
@@ -69,6 +75,9 @@ class GraphModel : public Model {
   /// Builds the graph of one step in `context` (no_alloc; see graph_nodes for its size). Inputs are flagged
   /// as such.
   virtual StepGraph build(ggml_context* context, const StepShape& shape, AttentionBinding& binding) const = 0;
+
+  /// What keys of `layer` are rotated by when they change their position.
+  virtual RopeRotation rope_rotation(int layer) const = 0;
 
   /// Upper bound on the nodes of any step graph.
   virtual std::size_t graph_nodes() const = 0;

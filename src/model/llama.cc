@@ -25,6 +25,8 @@ class Llama : public Network {
     return step.finish(x == nullptr ? nullptr : step.head(x, ends_));
   }
 
+  RopeRotation rope_rotation(int /*layer*/) const override { return rotation_of(rope_, rope_factors_); }
+
  private:
   RopeSettings rope_;
   EndWeights ends_;

@@ -44,6 +44,7 @@ class GgufModel : public GraphModel {
     StepBuilder step(context, shape, hparams_, binding, graph_nodes());
     return network_->build(step);
   }
+  RopeRotation rope_rotation(int layer) const override { return network_->rope_rotation(layer); }
   std::size_t graph_nodes() const override {
     return static_cast<std::size_t>(hparams_.layers) * kNodesPerLayer + kNodesAround;
   }

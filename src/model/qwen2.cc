@@ -22,6 +22,8 @@ class Qwen2 : public Network {
     return step.finish(x == nullptr ? nullptr : step.head(x, ends_));
   }
 
+  RopeRotation rope_rotation(int /*layer*/) const override { return rotation_of(rope_, nullptr); }
+
  private:
   RopeSettings rope_;
   EndWeights ends_;

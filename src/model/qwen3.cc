@@ -24,6 +24,8 @@ class Qwen3 : public Network {
     return step.finish(x == nullptr ? nullptr : step.head(x, ends_));
   }
 
+  RopeRotation rope_rotation(int /*layer*/) const override { return rotation_of(rope_, nullptr); }
+
  private:
   RopeSettings rope_;
   EndWeights ends_;

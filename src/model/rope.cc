@@ -1,6 +1,9 @@
 #include "model/rope.h"
 
+#include <ggml-cpu.h>
+
 #include <cmath>
+#include <memory>
 
 namespace keynest {
 namespace {
@@ -68,6 +71,34 @@ ggml_tensor* apply_rope(ggml_context* context, ggml_tensor* x, ggml_tensor* posi
   return ggml_rope_ext(context, x, positions, factors, settings.dimensions, settings.mode,
                        settings.original_context, settings.base, settings.scale, settings.ext_factor,
                        settings.attn_factor, settings.beta_fast, settings.beta_slow);
+}
+
+RopeRotation rotation_of(const RopeSettings& settings, ggml_tensor* factors) {
+  struct Free {
+    void operator()(ggml_context* context) const { ggml_free(context); }
+  };
+  constexpr std::size_t kMemory = 1 << 20;
+  const std::unique_ptr<ggml_context, Free> context(ggml_init({kMemory, nullptr, false}));
+  const auto pairs = static_cast<std::size_t>(settings.dimensions / 2);
+  const bool adjacent = settings.mode == GGML_ROPE_TYPE_NORMAL;
+  const std::size_t next = adjacent ? 1 : pairs, step = adjacent ? 2 : 1;
+
+  // Every pair is (1, 0) at position 1: it becomes a multiple of (cos f, sin f), and no f exceeds 1.
+  ggml_tensor* unit = ggml_new_tensor_3d(context.get(), GGML_TYPE_F32, settings.dimensions, 1, 1);
+  ggml_tensor* position = ggml_new_tensor_1d(context.get(), GGML_TYPE_I32, 1);
+  ggml_set_i32(position, 1);
+  ggml_set_zero(unit);
+  for (std::size_t i = 0; i < pairs; ++i) static_cast<float*>(unit->data)[i * step] = 1.0f;
+  ggml_tensor* turned = apply_rope(context.get(), unit, position, settings, factors);
+  ggml_cgraph* graph = ggml_new_graph(context.get());
+  ggml_build_forward_expand(graph, turned);
+  ggml_graph_compute_with_ctx(context.get(), graph, 1);
+
+  RopeRotation rotation{{}, adjacent};
+  const auto* out = static_cast<const float*>(turned->data);
+  for (std::size_t i = 0; i < pairs; ++i)
+    rotation.frequencies.push_back(std::atan2(out[i * step + next], out[i * step]));
+  return rotation;
 }
 
 }  // namespace keynest

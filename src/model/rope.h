@@ -29,4 +29,8 @@ RopeSettings read_rope(Metadata& metadata, const Hparams& hparams, int mode);
 ggml_tensor* apply_rope(ggml_context* context, ggml_tensor* x, ggml_tensor* positions,
                         const RopeSettings& settings, ggml_tensor* factors = nullptr);
 
+/// What apply_rope turns a head's pairs by at each position, as ggml itself computes it: linear scaling, YaRN
+/// and `factors` [head_dim / 2] (data on the host, or null) included.
+RopeRotation rotation_of(const RopeSettings& settings, ggml_tensor* factors);
+
 }  // namespace keynest

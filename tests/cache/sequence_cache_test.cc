@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <set>
 
@@ -234,6 +235,76 @@ TEST(SequenceCache, PreparingCopiesIsRefusedWhole) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory);
   EXPECT_EQ(check_head(copy, 0, 0).size(), 128u);
+}
+
+// ------------------------------------------------------------------------------------------ ranks
+
+TEST(TurnsToRanks, RanksFollowPositionsWhereverTheRowsLie) {
+  SequenceCache cache(make_pool(), 1, 1);
+  const std::vector<Position> positions{Position{30}, Position{10}, Position{50}, Position{20}, Position{40}};
+  const std::vector<float> zeros(5 * kHeadDim);
+  ASSERT_TRUE(cache.reserve(5));
+  write_rows(cache.rows(0, 0), Row{0}, 5, zeros.data(), kHeadDim, zeros.data(), kHeadDim, positions.data());
+  // Kept are positions 10, 30, 40 (ranks 0, 2, 3 before); the row of 40 moves into the hole at 2.
+  const std::vector<Row> kept{Row{0}, Row{1}, Row{4}};
+  const auto turns = turns_to_ranks(cache.rows(0, 0), kept);
+  ASSERT_EQ(turns.size(), 2u);
+  EXPECT_EQ(turns[0].row, Row{0});
+  EXPECT_EQ(turns[0].by, -1);
+  EXPECT_EQ(turns[1].row, Row{2});
+  EXPECT_EQ(turns[1].by, -1);
+  cache.cancel();
+}
+
+const std::vector<float> kFrequencies(kHeadDim / 2, 0.5f);
+const KeyRotation kRotation{kFrequencies, true};
+
+/// Drops the first row of every head of layer 0.
+std::vector<std::vector<Row>> all_but_the_first(int rows) {
+  std::vector<std::vector<Row>> kept(kHeads);
+  for (auto& head : kept) {
+    for (int r = 1; r < rows; ++r) head.push_back(Row{r});
+  }
+  return kept;
+}
+
+TEST(SequenceCache, TurningKeysCopiesSharedPages) {
+  auto pool = make_pool();
+  SequenceCache original(pool, kLayers, kHeads);
+  append(original, 0, 128);
+  SequenceCache copy = original.fork();
+  const std::size_t before = pool->pages_in_use();
+  LayerEviction eviction = copy.plan(0, all_but_the_first(128), &kRotation);
+  std::vector<LayerEviction*> all{&eviction};
+  ASSERT_TRUE(copy.prepare(all));
+  EXPECT_EQ(pool->pages_in_use(), before + 2 * kHeads) << "both pages of a head are written";
+  for (int head = 0; head < kHeads; ++head) copy.apply(eviction, head);
+  EXPECT_EQ(pool->pages_in_use(), before + 2 * kHeads);
+  for (int head = 0; head < kHeads; ++head) {
+    EXPECT_EQ(check_head(original, 0, head).size(), 128u) << "the other holder's keys are as they were";
+    const HeadRows rows = copy.rows(0, head);
+    for (int r = 0; r < rows.rows; ++r) {
+      const int position = to_int(rows.position(Row{r}));
+      std::vector<float> key(kHeadDim);
+      read_key(rows, Row{r}, key.data());
+      const double x = key_of(0, head, position, 0), y = key_of(0, head, position, 1);
+      EXPECT_NEAR(key[0], x * std::cos(-0.5) - y * std::sin(-0.5), 1e-2);
+      EXPECT_NEAR(key[1], x * std::sin(-0.5) + y * std::cos(-0.5), 1e-2);
+    }
+  }
+}
+
+TEST(SequenceCache, TurnsThatFindNoPagesAreRefusedWhole) {
+  auto pool = make_pool(kLayers * kHeads * 2 + kHeads);  // enough for the moves, not for the turns
+  SequenceCache original(pool, kLayers, kHeads);
+  append(original, 0, 128);
+  SequenceCache copy = original.fork();
+  LayerEviction eviction = copy.plan(0, all_but_the_first(128), &kRotation);
+  std::vector<LayerEviction*> all{&eviction};
+  const Status refused = copy.prepare(all);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory);
+  for (int head = 0; head < kHeads; ++head) EXPECT_EQ(check_head(copy, 0, head).size(), 128u);
 }
 
 }  // namespace
