@@ -27,6 +27,9 @@ const std::vector<PolicyCase>& policy_cases() {
       {"h2o_recent", "h2o:recent=50%"},
       {"nestedkv", "nestedkv"},
       {"nestedkv_uniform", "nestedkv:heads=uniform"},
+      {"sink_cache_positions", "sink:positions=cache"},
+      {"keydiff_cache_positions", "keydiff:positions=cache"},
+      {"snapkv_cache_positions", "snapkv:window=8,kernel=3,positions=cache"},
   };
   return cases;
 }
