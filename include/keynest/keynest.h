@@ -84,6 +84,10 @@ keynest_status keynest_session_create(const keynest_model* model, const keynest_
                                       keynest_session** session);
 void keynest_session_free(keynest_session* session);
 
+/* Keeps the entries at positions first .. last-1 whatever their score; they count in the budget. Before the prompt or
+ * between two. */
+keynest_status keynest_protect(keynest_session* session, int64_t first, int64_t last);
+
 /* progress may be NULL. */
 keynest_status keynest_prefill(keynest_session* session, const int32_t* tokens, size_t count,
                                keynest_progress progress, void* user);

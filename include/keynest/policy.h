@@ -34,22 +34,24 @@ enum class HeadAllocation { kUniform, kAdaptive };  ///< adaptive: AdaKV, heads 
 enum class LayerAllocation { kUniform, kPyramid };  ///< pyramid: PyramidKV, less with depth
 enum class Schedule { kBlock, kPrefill };           ///< evict after every block / once after the prompt
 enum class DecodeMode { kEvict, kAppend };          ///< in decode: hold the bound / append unscored
+enum class Positions { kTrue, kCache };             ///< what RoPE rotates by: positions / ranks in the cache
 
 /// A parsed policy. Parse -> print -> parse is the identity.
 ///
 /// Grammar: `method[:key=value[,key=value...]]`. Options every method takes: `heads=uniform|adaptive`,
 /// `safeguard=` (share, with heads=adaptive), `layers=uniform|pyramid`, `beta=` (with layers=pyramid),
-/// `schedule=block|prefill`, `decode=evict|append`, `keep_first=`, `keep_last=` (a count or `20%` of
-/// N). Options of one method only are kept in `options`, already checked against its registry entry.
-/// A method may have other defaults than the ones below (`nestedkv` has heads=adaptive); parse applies them
-/// and print leaves them out. A preset (`nestedkv-paper`) is a name for a spec: parse gives what it stands
-/// for.
+/// `schedule=block|prefill`, `decode=evict|append`, `positions=true|cache`, `keep_first=`, `keep_last=` (a
+/// count or `20%` of N). Options of one method only are kept in `options`, already checked against its
+/// registry entry. A method may have other defaults than the ones below (`nestedkv` has heads=adaptive);
+/// parse applies them and print leaves them out. A preset (`nestedkv-paper`) is a name for a spec: parse
+/// gives what it stands for.
 struct PolicySpec {
   std::string method = "keydiff";
   HeadAllocation heads = HeadAllocation::kUniform;
   LayerAllocation layers = LayerAllocation::kUniform;
   Schedule schedule = Schedule::kBlock;
   DecodeMode decode = DecodeMode::kEvict;
+  Positions positions = Positions::kTrue;
   double safeguard = 0.20;  ///< share of its budget a head keeps for itself (AdaKV's alpha)
   double beta = 20.0;       ///< PyramidKV's steepness
   Amount keep_first;        ///< the first positions, always kept

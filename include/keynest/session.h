@@ -80,6 +80,13 @@ class Session {
   /// each leaves the session as it was after the last completed block.
   virtual Status prefill(std::span<const Token> tokens, const ProgressCallback& progress = {}) = 0;
 
+  /// Keeps the entries at these positions whatever their score, from now on; they count in the budget. Before
+  /// the prompt or between two. Errors: a range that is empty or overlaps another one; ranges and pins that
+  /// do not fit the budget; kRefused when some of its entries were evicted already. A prompt that ends before
+  /// a range does is an error of `prefill`; rolling back cuts ranges. Layers with a sliding window drop what
+  /// it has passed all the same.
+  virtual Status protect(PositionRange range) = 0;
+
   /// Processes one generated token; logits of it are ready afterwards.
   virtual Status decode(Token token) = 0;
 
@@ -98,8 +105,8 @@ class Session {
   /// A second session that shares this one's pages until either writes to them (copy on write).
   virtual Result<std::unique_ptr<Session>> fork() const = 0;
 
-  /// Forgets the tokens from `position` on. Errors: kRefused when an eviction happened at or after that
-  /// position.
+  /// Forgets the tokens from `position` on, and what was protected of them. Errors: kRefused when an eviction
+  /// happened at or after that position.
   virtual Status rollback(Position position) = 0;
 
   /// Positions of the entries one KV head holds, ascending.

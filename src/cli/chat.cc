@@ -13,6 +13,7 @@
 #include "cli/interrupt.h"
 #include "cli/line_reader.h"
 #include "cli/prompt.h"
+#include "cli/protect.h"
 #include "cli/report.h"
 #include "cli/summary.h"
 
@@ -24,6 +25,7 @@ struct ChatFlags {
   std::vector<std::string> files;
   TemplateFlags chat;
   CacheFlags cache;
+  ProtectFlags protect;
   TextFlags text;
   TalkFlags talk;
 };
@@ -33,6 +35,7 @@ struct Request {
   GenerateOptions generate;
   std::string chat_template;
   std::string document;  ///< precedes the first message
+  Protection protection;
 };
 
 constexpr const char* kCommands = R"(  /help   this list
@@ -94,7 +97,7 @@ Status Chat::start() {
   pending_.clear();
   generated_ = 0;
   warned_ = false;
-  return {};
+  return protect_ranges(*session_, request_.protection);
 }
 
 void Chat::prompt(bool continuation) const {
@@ -125,7 +128,14 @@ Result<std::vector<Token>> Chat::tokens_of(const std::string& line) {
   const bool first = conversation_.empty();
   auto text = conversation_.add_user(first ? join_parts({request_.document, line}) : line);
   if (!text) return text.error();
-  return first ? prompt_tokens(*model_, *text) : model_->tokenize(*text, false, true);
+  if (!first) return model_->tokenize(*text, false, true);
+  std::vector<Token> tokens = prompt_tokens(*model_, *text);
+  if (request_.protection.system) {
+    const auto range = system_range(*model_, {flags_.chat.system, request_.chat_template, *text, tokens});
+    if (!range) return range.error();
+    KEYNEST_TRY(session_->protect(*range));
+  }
+  return tokens;
 }
 
 /// Puts what is pending into the cache; what was not processed stays pending.
@@ -196,6 +206,8 @@ Result<std::string> read_document(const std::vector<std::string>& files) {
 Result<Request> check(const ChatFlags& flags) {
   auto session = session_options(flags.cache);
   if (!session) return session.error();
+  auto protection = parse_protection(flags.protect.words, !flags.chat.system.empty());
+  if (!protection) return protection.error();
   auto stops = stop_strings(flags.text);
   if (!stops) return stops.error();
   auto chat_template = resolve_template(flags.chat.chat_template);
@@ -204,7 +216,7 @@ Result<Request> check(const ChatFlags& flags) {
   if (!document) return document.error();
   const GenerateOptions generate{flags.text.sampling, flags.text.max_tokens, *stops, flags.text.ignore_eos,
                                  true};
-  return Request{*session, generate, *chat_template, std::move(*document)};
+  return Request{*session, generate, *chat_template, std::move(*document), std::move(*protection)};
 }
 
 Result<int> chat(const ChatFlags& flags) {
@@ -253,6 +265,7 @@ void add_chat(CLI::App& app, Context& context) {
       ->group("Conversation");
   declare(*command, flags->chat);
   declare(*command, flags->cache);
+  declare(*command, flags->protect);
   declare(*command, flags->text);
   declare(*command, flags->talk);
   command->footer(footer);

@@ -104,6 +104,15 @@ void declare(CLI::App& command, CacheFlags& flags) {
       ->group("Machine");
 }
 
+void declare(CLI::App& command, ProtectFlags& flags) {
+  add(command, "--protect", flags.words, "system|FIRST:LAST",
+      "Keep these tokens whatever their score, counted in the budget: the system message, or a range of "
+      "positions, "
+      "LAST not included; may be given several times")
+      ->allow_extra_args(false)
+      ->group("Cache");
+}
+
 void declare(CLI::App& command, TextFlags& flags) {
   constexpr const char* kGroup = "Generation";
   constexpr std::uint32_t kAnySeed = 0;

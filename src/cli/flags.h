@@ -36,6 +36,10 @@ struct CacheFlags {
   int threads = 0;
 };
 
+struct ProtectFlags {
+  std::vector<std::string> words;  ///< see cli/protect.h
+};
+
 struct TextFlags {
   SamplingOptions sampling;
   std::int64_t max_tokens = 512;
@@ -55,6 +59,7 @@ struct TalkFlags {
 
 void declare(CLI::App& command, ModelFlags& flags);
 void declare(CLI::App& command, CacheFlags& flags);
+void declare(CLI::App& command, ProtectFlags& flags);
 void declare(CLI::App& command, TextFlags& flags);
 void declare(CLI::App& command, TalkFlags& flags);
 

@@ -10,6 +10,7 @@
 #include "cli/generate.h"
 #include "cli/interrupt.h"
 #include "cli/prompt.h"
+#include "cli/protect.h"
 #include "cli/report.h"
 #include "cli/stats_json.h"
 #include "cli/summary.h"
@@ -22,6 +23,7 @@ struct RunFlags {
   InputFlags input;
   TemplateFlags chat;
   CacheFlags cache;
+  ProtectFlags protect;
   TextFlags text;
   TalkFlags talk;
   std::string stats;
@@ -33,6 +35,7 @@ struct Request {
   GenerateOptions generate;
   std::string chat_template;
   std::string text;
+  Protection protection;
 };
 
 /// One run, once the model is there.
@@ -49,6 +52,8 @@ Result<Request> check(const RunFlags& flags) {
   KEYNEST_TRY(check_chat(flags.chat));
   auto session = session_options(flags.cache);
   if (!session) return session.error();
+  auto protection = parse_protection(flags.protect.words, !flags.chat.system.empty());
+  if (!protection) return protection.error();
   auto stops = stop_strings(flags.text);
   if (!stops) return stops.error();
   auto chat_template = resolve_template(flags.chat.chat_template);
@@ -58,7 +63,22 @@ Result<Request> check(const RunFlags& flags) {
   if (!text) return text.error();
   const GenerateOptions generate{flags.text.sampling, flags.text.max_tokens, *stops, flags.text.ignore_eos,
                                  false};
-  return Request{*session, generate, *chat_template, std::move(*text)};
+  return Request{*session, generate, *chat_template, std::move(*text), std::move(*protection)};
+}
+
+/// What the flags protect, before the prompt is processed.
+Status protect(const Run& run, std::string_view prompt, std::span<const Token> tokens) {
+  const Protection& protection = run.request.protection;
+  if (protection.system) {
+    const Model& model = *run.model;
+    const std::string& given = run.request.chat_template;
+    const std::string chosen =
+        given.empty() ? fallback_template(model.info(), !model.chat_template().empty()) : given;
+    const auto range = system_range(model, {run.flags.chat.system, chosen, prompt, tokens});
+    if (!range) return range.error();
+    KEYNEST_TRY(run.session->protect(*range));
+  }
+  return protect_ranges(*run.session, protection);
 }
 
 Status write_stats(const Run& run) {
@@ -88,6 +108,7 @@ Result<int> answer(Run& run) {
   auto session = Session::create(run.model, run.request.session);
   if (!session) return session.error();
   run.session = std::move(*session);
+  KEYNEST_TRY(protect(run, *prompt, tokens));
   Status work = process_prompt(*run.session, tokens, run.output, !run.flags.talk.quiet);
   if (work) work = generate(model, *run.session, run.request.generate, run.output, run.reply);
   return close(run, work);
@@ -133,6 +154,7 @@ void add_run(CLI::App& app, Context& context) {
   declare_chat(*command, flags->chat);
   declare(*command, flags->chat);
   declare(*command, flags->cache);
+  declare(*command, flags->protect);
   declare(*command, flags->text);
   declare(*command, flags->talk);
   command

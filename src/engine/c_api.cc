@@ -1,5 +1,6 @@
 // The C interface: thin wrappers that turn Results into status codes and keep the last message per thread.
 #include <cstring>
+#include <limits>
 #include <new>
 #include <string>
 
@@ -130,6 +131,18 @@ keynest_status keynest_session_create(const keynest_model* model, const keynest_
 }
 
 void keynest_session_free(keynest_session* session) { delete session; }
+
+keynest_status keynest_protect(keynest_session* session, int64_t first, int64_t last) {
+  if (session == nullptr) return missing("session");
+  constexpr int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  if (first < 0 || last < 0 || first > kMost || last > kMost) {
+    return fail(
+        keynest::invalid_argument("protected range [" + std::to_string(first) + ", " + std::to_string(last) +
+                                  ") is not allowed: give positions from 0 to " + std::to_string(kMost)));
+  }
+  return report(session->session->protect({keynest::Position{static_cast<std::int32_t>(first)},
+                                           keynest::Position{static_cast<std::int32_t>(last)}}));
+}
 
 keynest_status keynest_prefill(keynest_session* session, const int32_t* tokens, size_t count,
                                keynest_progress progress, void* user) {

@@ -15,7 +15,7 @@ constexpr std::size_t kCommitNodes = 8;  // beside the model's own
 
 Executor::Executor(std::shared_ptr<const GraphModel> model, std::shared_ptr<const Evictor> evictor,
                    int threads)
-    : model_(std::move(model)), threads_(threads), ops_(model_->hparams(), std::move(evictor), threads) {}
+    : model_(std::move(model)), threads_(threads), ops_(*model_, std::move(evictor), threads) {}
 
 Result<std::shared_ptr<Executor>> Executor::create(std::shared_ptr<const GraphModel> model,
                                                    std::shared_ptr<const Evictor> evictor, int threads) {
@@ -71,7 +71,10 @@ void Executor::set_inputs(const Built& built, const StepInput& input) {
   std::iota(output_ids_.begin(), output_ids_.end(),
             static_cast<std::int32_t>(input.tokens.size()) - input.outputs);
   set(built.step.tokens, input.tokens.data());
-  set(built.step.positions, positions_.data());
+  // The policy and the pages know true positions; RoPE alone may be given ranks.
+  rope_positions_.resize(input.tokens.size());
+  std::iota(rope_positions_.begin(), rope_positions_.end(), input.sequence->seen - input.sequence->shift);
+  set(built.step.positions, rope_positions_.data());
   set(built.step.output_ids, output_ids_.data());
 }
 

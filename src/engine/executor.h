@@ -61,7 +61,7 @@ class Executor {
   GgmlPtr<ggml_backend> backend_;
   LayerOps ops_;
   std::list<Built> graphs_;  // most recently used first
-  std::vector<std::int32_t> positions_, output_ids_;
+  std::vector<std::int32_t> positions_, rope_positions_, output_ids_;
 };
 
 }  // namespace keynest

@@ -69,14 +69,15 @@ struct LayerOps::Layer {
   }
 };
 
-LayerOps::LayerOps(const Hparams& hparams, std::shared_ptr<const Evictor> evictor, int threads)
-    : hparams_(hparams), evictor_(std::move(evictor)), threads_(threads) {
-  const auto heads = static_cast<std::size_t>(hparams.kv_heads);
-  for (int i = 0; i < hparams.layers; ++i) {
+LayerOps::LayerOps(const GraphModel& model, std::shared_ptr<const Evictor> evictor, int threads)
+    : hparams_(model.hparams()), evictor_(std::move(evictor)), threads_(threads) {
+  const auto heads = static_cast<std::size_t>(hparams_.kv_heads);
+  for (int i = 0; i < hparams_.layers; ++i) {
+    if (evictor_->spec().positions == Positions::kCache) rotations_.push_back(model.rope_rotation(i));
     auto layer = std::make_unique<Layer>();
     layer->ops = this;
     layer->index = i;
-    layer->window = hparams.layer_windows[static_cast<std::size_t>(i)];
+    layer->window = hparams_.layer_windows[static_cast<std::size_t>(i)];
     layer->finished_splits = std::make_unique<std::atomic<int>[]>(heads);
     layer->scores.resize(heads);
     layer->head_status.resize(heads);
@@ -288,6 +289,7 @@ LayerStep LayerOps::layer_step(const Layer& layer, const ggml_tensor* q, std::ve
   step.seen = sequence.seen + tokens();
   step.announced = sequence.announced;
   step.layer = layer.index;
+  step.protected_ranges = sequence.protected_ranges;
   if (!sequence.budgets.empty()) step.budget = sequence.budgets[static_cast<std::size_t>(layer.index)];
   return step;
 }
@@ -325,8 +327,16 @@ void LayerOps::plan(Layer& layer, const LayerStep& step) {
     layer.status = plan.error();
     return;
   }
-  layer.eviction = input_.sequence->cache.plan(layer.index, plan->kept);
+  const KeyRotation turned = rotation(layer);
+  layer.eviction =
+      input_.sequence->cache.plan(layer.index, plan->kept, rotations_.empty() ? nullptr : &turned);
   layer.planned = true;
+}
+
+KeyRotation LayerOps::rotation(const Layer& layer) const {
+  if (rotations_.empty()) return {};
+  const RopeRotation& rotation = rotations_[static_cast<std::size_t>(layer.index)];
+  return {rotation.frequencies, rotation.adjacent_pairs};
 }
 
 /// A sliding-window layer keeps what its next query can see, no more than its budget, and no policy widens

@@ -16,7 +16,7 @@ namespace keynest {
 
 class LayerOps final : public AttentionBinding {
  public:
-  LayerOps(const Hparams& hparams, std::shared_ptr<const Evictor> evictor, int threads);
+  LayerOps(const GraphModel& model, std::shared_ptr<const Evictor> evictor, int threads);
   ~LayerOps() override;
 
   ggml_tensor* append_and_attend(ggml_context* context, int layer, ggml_tensor* q, ggml_tensor* k,
@@ -60,10 +60,12 @@ class LayerOps final : public AttentionBinding {
   bool decode_shaped() const;
   int tokens() const { return static_cast<int>(positions_.size()); }
   int group() const { return hparams_.heads / hparams_.kv_heads; }
+  KeyRotation rotation(const Layer& layer) const;
 
   const Hparams& hparams_;
   std::shared_ptr<const Evictor> evictor_;
   const int threads_;
+  std::vector<RopeRotation> rotations_;  // [layers] with positions=cache, else empty
 
   StepInput input_;
   std::vector<Position> positions_;

@@ -281,6 +281,11 @@ Result<std::shared_ptr<const Evictor>> checked_evictor(const PolicySpec& spec, c
   KEYNEST_TRY(check_tensors(tensors));
   KEYNEST_TRY(check_lengths(options.lengths, tensors.tokens));
   const int group = tensors.queries.empty() ? 1 : tensors.query_heads / tensors.kv_heads;
+  if (spec.positions == Positions::kCache) {
+    return invalid_argument(
+        "policy option positions=cache rotates keys when entries move, which needs a model; "
+        "leave it out where keys are given");
+  }
   auto evictor = Evictor::create(
       spec, {options.layer + 1, tensors.kv_heads, group, stored_dim(options.type, tensors.head_dim)});
   if (!evictor) return evictor;

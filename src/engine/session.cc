@@ -5,6 +5,7 @@
 
 #include "engine/budget.h"
 #include "engine/session_impl.h"
+#include "policy/pins.h"
 
 namespace keynest {
 namespace {
@@ -42,6 +43,20 @@ Status check_kv_type(KvType type, int head_dim) {
                                             ", which this KV type needs: choose another"};
 }
 
+/// Ranks are the same numbers in all layers only where none of them drops entries by itself.
+Status check_positions(const PolicySpec& policy, const Hparams& hparams) {
+  if (policy.positions == Positions::kTrue) return {};
+  const auto& windows = hparams.layer_windows;
+  const auto windowed =
+      std::find_if(windows.begin(), windows.end(), [](std::int32_t window) { return window > 0; });
+  if (windowed == windows.end()) return {};
+  return Error{ErrorCode::kUnsupported,
+               "policy option positions=cache needs layers that all hold the same number "
+               "of entries, but layer " +
+                   std::to_string(windowed - windows.begin()) + " of this model sees a sliding window of " +
+                   std::to_string(*windowed) + " tokens; use positions=true"};
+}
+
 /// A budget given in entries or bytes must fit into memory before anything is loaded into it.
 Status check_memory(std::int32_t budget, const Hparams& hparams, const PageLayout& layout, std::int32_t block,
                     bool ragged, std::size_t limit) {
@@ -68,6 +83,7 @@ Result<std::unique_ptr<Session>> SessionImpl::create(std::shared_ptr<const Graph
   const Hparams& hparams = model->hparams();
   KEYNEST_TRY(check_options(options, model->info()));
   KEYNEST_TRY(check_kv_type(options.kv_type, hparams.head_dim));
+  KEYNEST_TRY(check_positions(options.policy, hparams));
   if (options.threads == 0) options.threads = default_threads();
   if (options.decode_block == 0) options.decode_block = options.block;
   if (options.cache_limit == 0) options.cache_limit = available_memory();
@@ -81,7 +97,7 @@ Result<std::unique_ptr<Session>> SessionImpl::create(std::shared_ptr<const Graph
   auto executor = Executor::create(model, *evictor, options.threads);
   if (!executor) return executor.error();
 
-  Sequence sequence{SequenceCache(pool, hparams.layers, hparams.kv_heads), {}, {}, 0, 0, 0, {}};
+  Sequence sequence{SequenceCache(pool, hparams.layers, hparams.kv_heads), {}, {}, 0, 0, 0, {}, 0, {}};
   if (options.record_scores) sequence.records.resize(static_cast<std::size_t>(hparams.layers));
   for (int i = 0; i < hparams.layers; ++i) sequence.states.push_back((*evictor)->new_state());
   std::unique_ptr<SessionImpl> session(new SessionImpl(std::move(model), std::move(options), *evictor,
@@ -122,10 +138,53 @@ Status SessionImpl::settle_budget(std::int64_t prompt) {
     if (!layers) return layers.error();
     budgets = std::move(layers).value();
   }
+  KEYNEST_TRY(check_protected(sequence_.protected_ranges, budgets, 0));
   budget_ = evictor_->evicts() ? *budget : 0;
   sequence_.budgets = std::move(budgets);
   // Layer budgets may depend on the prompt's length, so an empty promise is renewed by the first prompt.
   budget_settled_ = prompt > 0;
+  return {};
+}
+
+/// `length`: tokens after the prompt, 0 = unknown.
+Status SessionImpl::check_protected(std::span<const PositionRange> ranges,
+                                    std::span<const std::int32_t> budgets, std::int64_t length) const {
+  if (ranges.empty()) return {};
+  KEYNEST_TRY(check_pins(evictor_->spec(), nullptr, 0, ranges, static_cast<std::int32_t>(length)));
+  if (budgets.empty()) return {};
+  return evictor_->check_pins(*std::min_element(budgets.begin(), budgets.end()), ranges, 0);
+}
+
+/// Every head still has what it has seen of the range. Sliding windows are left out: nothing widens them.
+bool SessionImpl::holds(PositionRange range) const {
+  const std::int32_t last = std::min(to_int(range.last), sequence_.seen);
+  const std::int32_t wanted = std::max(0, last - to_int(range.first));
+  const Hparams& hparams = model_->hparams();
+  for (int i = 0; i < hparams.layers * hparams.kv_heads; ++i) {
+    const int layer = i / hparams.kv_heads;
+    if (hparams.layer_windows[static_cast<std::size_t>(layer)] > 0) continue;
+    const HeadRows rows = sequence_.cache.rows(layer, i % hparams.kv_heads);
+    std::int32_t held = 0;
+    for (std::int32_t r = 0; r < rows.rows; ++r) {
+      const Position position = rows.position(Row{r});
+      held += position >= range.first && position < range.last;
+    }
+    if (held < wanted) return false;
+  }
+  return true;
+}
+
+Status SessionImpl::protect(PositionRange range) {
+  std::vector<PositionRange> ranges = sequence_.protected_ranges;
+  ranges.push_back(range);
+  KEYNEST_TRY(check_protected(ranges, sequence_.budgets, 0));
+  if (!holds(range)) {
+    return Error{ErrorCode::kRefused,
+                 "protected range [" + std::to_string(to_int(range.first)) + ", " +
+                     std::to_string(to_int(range.last)) +
+                     ") has entries that were evicted already; protect it before its prompt"};
+  }
+  sequence_.protected_ranges = std::move(ranges);
   return {};
 }
 
@@ -181,6 +240,7 @@ Status SessionImpl::process(std::span<const Token> tokens, bool all_logits,
                             const BlockCallback& after_block) {
   KEYNEST_TRY(check_tokens(tokens));
   const auto total = static_cast<std::int64_t>(tokens.size());
+  KEYNEST_TRY(check_protected(sequence_.protected_ranges, {}, sequence_.seen + total));
   KEYNEST_TRY(settle_budget(total));
   KEYNEST_TRY(check_room(total));
   sequence_.announced = static_cast<std::int32_t>(sequence_.seen + total);
@@ -270,6 +330,8 @@ Status SessionImpl::step(const StepInput& given) {
   }
   sequence_.seen += static_cast<std::int32_t>(input.tokens.size());
   if (times.evictions > 0) sequence_.last_eviction = sequence_.seen;
+  if (times.evictions > 0 && options_.policy.positions == Positions::kCache)
+    sequence_.shift = sequence_.seen - sequence_.cache.head(0, 0).rows();
   if (stateful()) remember(input, times.evictions > 0);
   stats_.attention_seconds += times.attention_seconds;
   stats_.evict_seconds += times.evict_seconds;
@@ -288,8 +350,9 @@ void SessionImpl::record_entries() {
 // report
 
 Result<std::unique_ptr<Session>> SessionImpl::fork() const {
-  Sequence copy{sequence_.cache.fork(), sequence_.states,        sequence_.budgets, sequence_.seen,
-                sequence_.announced,    sequence_.last_eviction, sequence_.records};
+  Sequence copy{sequence_.cache.fork(), sequence_.states,    sequence_.budgets,
+                sequence_.seen,         sequence_.announced, sequence_.last_eviction,
+                sequence_.records,      sequence_.shift,     sequence_.protected_ranges};
   std::unique_ptr<SessionImpl> session(
       new SessionImpl(model_, options_, evictor_, executor_, pool_, std::move(copy)));
   session->logits_ = logits_;
@@ -313,9 +376,14 @@ Status SessionImpl::rollback(Position position) {
                                           " and are gone; the earliest position is that one"};
   }
   if (target == sequence_.seen) return {};
-  if (stateful()) return restore(target);
-  truncate(target);
-  logits_.clear();
+  if (stateful()) {
+    KEYNEST_TRY(restore(target));
+  } else {
+    truncate(target);
+    logits_.clear();
+  }
+  for (PositionRange& range : sequence_.protected_ranges) range.last = std::min(range.last, position);
+  std::erase_if(sequence_.protected_ranges, [](const PositionRange& r) { return r.first >= r.last; });
   return {};
 }
 

@@ -20,6 +20,7 @@ class SessionImpl final : public Session {
 
   Status prefill(std::span<const Token> tokens, const ProgressCallback& progress) override;
   Status prefill_with_logits(std::span<const Token> tokens, const LogitsSink& sink) override;
+  Status protect(PositionRange range) override;
   Status decode(Token token) override;
   std::span<const float> logits() const override { return logits_; }
   Token sample(const SamplingOptions& options) override { return sampler_.sample(logits_, options); }
@@ -40,6 +41,9 @@ class SessionImpl final : public Session {
 
   Status check_tokens(std::span<const Token> tokens) const;
   Status settle_budget(std::int64_t prompt);
+  Status check_protected(std::span<const PositionRange> ranges, std::span<const std::int32_t> budgets,
+                         std::int64_t length) const;
+  bool holds(PositionRange range) const;
   Status check_room(std::int64_t prompt) const;
   Status process(std::span<const Token> tokens, bool all_logits, const BlockCallback& after_block);
   Status step(const StepInput& input);

@@ -29,6 +29,8 @@ struct Sequence {
   std::int32_t announced = 0;         ///< prompt length announced at the start; 0 = unknown
   std::int32_t last_eviction = 0;     ///< `seen` after the last step that evicted
   std::vector<LayerRecord> records;   ///< [layers]; empty unless asked for
+  std::int32_t shift = 0;             ///< positions=cache: position minus rank of the newest token; else 0
+  std::vector<PositionRange> protected_ranges;  ///< kept whatever their score
 };
 
 /// Input of one step.

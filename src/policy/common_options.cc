@@ -88,6 +88,19 @@ CommonOption decode_option() {
           }};
 }
 
+CommonOption positions_option() {
+  return {
+      {"positions",
+       OptionKind::kChoice,
+       "true",
+       "true: keys keep the rotation of their position; cache: they are rotated by their rank in the cache",
+       {"true", "cache"}},
+      [](PolicySpec& s, std::string_view v) {
+        s.positions = v == "cache" ? Positions::kCache : Positions::kTrue;
+      },
+      [](const PolicySpec& s) -> std::string { return s.positions == Positions::kCache ? "cache" : "true"; }};
+}
+
 CommonOption keep_first_option() {
   return {{"keep_first", OptionKind::kAmount, "0", "the first positions, always kept", {}},
           [](PolicySpec& s, std::string_view v) { s.keep_first = read_amount(v).value_or(Amount{}); },
@@ -103,9 +116,9 @@ CommonOption keep_last_option() {
 }  // namespace
 
 std::span<const CommonOption> common_options() {
-  static const std::vector<CommonOption> kOptions = {heads_option(),      safeguard_option(), layers_option(),
-                                                     beta_option(),       schedule_option(),  decode_option(),
-                                                     keep_first_option(), keep_last_option()};
+  static const std::vector<CommonOption> kOptions = {
+      heads_option(),  safeguard_option(), layers_option(),     beta_option(),     schedule_option(),
+      decode_option(), positions_option(), keep_first_option(), keep_last_option()};
   return kOptions;
 }
 

@@ -85,6 +85,18 @@ Status set_options(PolicySpec& spec, const MethodRow& method, std::string_view t
   return {};
 }
 
+// A rank is the same number in every head only where all heads hold the same number of entries.
+Status check_positions(const PolicySpec& spec) {
+  if (spec.positions == Positions::kTrue) return {};
+  const bool adaptive = spec.heads == HeadAllocation::kAdaptive;
+  if (!adaptive && spec.layers == LayerAllocation::kUniform) return {};
+  const std::string clash = adaptive ? "heads" : "layers";
+  return invalid_argument(
+      "policy option positions=cache needs heads and layers that all hold the same number of "
+      "entries, but " +
+      clash + "=" + (adaptive ? "adaptive" : "pyramid") + " lets them differ; add " + clash + "=uniform");
+}
+
 Status check_together(const PolicySpec& spec, const MethodRow& method) {
   const PolicySpec defaults;
   if (spec.safeguard != defaults.safeguard && spec.heads == HeadAllocation::kUniform) {
@@ -93,6 +105,7 @@ Status check_together(const PolicySpec& spec, const MethodRow& method) {
   if (spec.beta != defaults.beta && spec.layers == LayerAllocation::kUniform) {
     return invalid_argument("policy option beta= has no effect with layers=uniform; add layers=pyramid");
   }
+  KEYNEST_TRY(check_positions(spec));
   if (method.check == nullptr) return {};
   return method.check(OptionValues(method.options, spec), spec);
 }
