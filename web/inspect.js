@@ -240,8 +240,8 @@
 
   const kHints = {
     kept: "Coloured where the head keeps the position; with all heads, by how many do.",
-    scores: "The darker, the higher the entry ranked in its head when the layer last evicted; palest: it came later.",
-    cosines: "The darker, the less a kept key looks like the mean of its head's keys.",
+    scores: "The stronger, the higher the entry ranked in its head when the layer last evicted; weakest: it came later.",
+    cosines: "The stronger, the less a kept key looks like the mean of its head's keys.",
   };
 
   // ----------------------------------------------------------------------------------------- charts
@@ -325,23 +325,27 @@
     }
   }
 
+  /** Least and most of some numbers, as text; dashes where there are none. */
+  function ends(values) {
+    if (values.length === 0) return ["–", "–"];
+    return [Math.min, Math.max].map((pick) => number(values.reduce((a, b) => pick(a, b))));
+  }
+
   function drawNumbers() {
     const table = $("numbers");
     table.replaceChildren();
     const top = make("tr", undefined, make("thead", undefined, table));
-    for (const name of ["layer", "KV head", "entries", "lowest score", "highest score", "mean cosine", "anchor length",
+    for (const name of ["layer", "KV head", "entries", "lowest score", "highest score", "lowest cosine", "highest cosine", "anchor length",
       "cosine to the other heads' anchors"]) {
       make("th", name, top).scope = "col";
     }
     const body = make("tbody", undefined, table);
     for (const head of run().heads) {
       const scores = head.scores.filter((x) => x !== null);
-      const least = scores.reduce((a, b) => Math.min(a, b), Infinity), most = scores.reduce((a, b) => Math.max(a, b), -Infinity);
-      const mean = head.cosines.reduce((a, b) => a + b, 0) / (head.cosines.length || 1);
       const others = run().anchor_cosines[head.layer][head.kv_head].filter((_, i) => i !== head.kv_head);
       const row = make("tr", undefined, body);
-      for (const value of [head.layer, head.kv_head, head.entries, scores.length ? number(least) : "–",
-        scores.length ? number(most) : "–", number(mean), number(head.anchor_length), others.map(number).join("  ")]) {
+      for (const value of [head.layer, head.kv_head, head.entries, ...ends(scores), ...ends(head.cosines),
+        number(head.anchor_length), others.map(number).join("  ")]) {
         make("td", String(value), row);
       }
     }
