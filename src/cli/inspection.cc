@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "cli/text_stream.h"
-#include "model/utf8.h"
 
 namespace keynest::cli {
 namespace {
@@ -18,13 +18,9 @@ double dot(const std::vector<float>& a, const std::vector<float>& b) {
 }  // namespace
 
 std::string valid_utf8(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    const std::size_t length = utf8_character(text);
-    out += length == 0 ? std::string_view("\xEF\xBF\xBD") : text.substr(0, length);
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return out;
+  using Json = nlohmann::json;
+  const std::string quoted = Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json::parse(quoted).get<std::string>();
 }
 
 std::vector<std::string> token_texts(const Model& model, const std::vector<Token>& tokens) {

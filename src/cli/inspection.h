@@ -29,7 +29,7 @@ struct Inspection {
 /// it; bytes that are no character become U+FFFD. Together they are the text.
 std::vector<std::string> token_texts(const Model& model, const std::vector<Token>& tokens);
 
-/// `text` with every byte that is part of no UTF-8 character replaced by U+FFFD.
+/// `text` with bytes that are part of no UTF-8 character replaced by U+FFFD.
 std::string valid_utf8(std::string_view text);
 
 /// Reads all heads of a session that has processed the prompt.
