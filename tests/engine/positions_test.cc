@@ -85,17 +85,17 @@ TEST_P(CachePositions, TruePositionsGiveSomethingElse) {
 // A fork that evicts turns its own copies of the pages, and a rollback leaves ranks as the last eviction set
 // them.
 TEST_P(CachePositions, ForksAndRollbacksKeepTheirOwnKeys) {
-  auto s = session("sink:first=2,positions=cache", 70);
+  auto s = session("sink:first=2,positions=cache", 200);  // pages that are turned and nothing else
   ASSERT_TRUE(s);
-  std::vector<Token> all = random_tokens(*model_, 200, 3);
+  std::vector<Token> all = random_tokens(*model_, 400, 3);
   ASSERT_TRUE(s->prefill(all).ok());
   auto forked = s->fork();
   ASSERT_TRUE(forked.ok());
   decode_all(**forked, random_tokens(*model_, 50, 4));  // evicts: the pages were shared
   const std::vector<Position> kept = s->kept(0, 0);
-  ASSERT_EQ(kept.size(), 70u);
+  ASSERT_EQ(kept.size(), 200u);
   decode_all(*s, random_tokens(*model_, 5, 5));
-  ASSERT_TRUE(s->rollback(Position{200}).ok());
+  ASSERT_TRUE(s->rollback(Position{400}).ok());
   ASSERT_TRUE(s->decode(9).ok());
   EXPECT_LE(relative_difference(logits_of(*s), fresh(all, kept, 9)), GetParam().tolerance);
 }
