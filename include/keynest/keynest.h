@@ -31,29 +31,29 @@ typedef enum keynest_status {
 
 /* Zero or NULL in a field means its default. */
 typedef struct keynest_session_options {
-  const char* policy;    /* spec such as "keydiff:keep_last=20%"; default keydiff */
-  const char* budget;    /* "2048", "25%", "64MiB" or "full"; default full */
-  int32_t block;         /* prompt tokens between two evictions; default 128 */
-  int32_t decode_block;  /* generated tokens between two evictions; default block */
-  int32_t threads;       /* default all cores */
-  size_t cache_limit;    /* bytes; default what the machine has free */
+  const char* policy;   /* spec such as "keydiff:keep_last=20%"; default keydiff */
+  const char* budget;   /* "2048", "25%", "64MiB" or "full"; default full */
+  int32_t block;        /* prompt tokens between two evictions; default 128 */
+  int32_t decode_block; /* generated tokens between two evictions; default block */
+  int32_t threads;      /* default all cores */
+  size_t cache_limit;   /* bytes; default what the machine has free */
 } keynest_session_options;
 
 typedef struct keynest_sampling {
-  float temperature;     /* 0 = greedy */
-  int32_t top_k;         /* 0 = off */
-  float top_p;           /* 0 or 1 = off */
-  float min_p;           /* 0 = off */
-  float repeat_penalty;  /* 0 or 1 = off */
+  float temperature;    /* 0 = greedy */
+  int32_t top_k;        /* 0 = off */
+  float top_p;          /* 0 or 1 = off */
+  float min_p;          /* 0 = off */
+  float repeat_penalty; /* 0 or 1 = off */
   uint32_t seed;
 } keynest_sampling;
 
 typedef struct keynest_cache_stats {
-  size_t bytes;        /* pages in use x page size, now */
-  size_t peak_bytes;   /* the most there ever were */
-  size_t full_bytes;   /* what an unbounded cache would hold for the tokens seen */
-  int64_t seen;        /* tokens seen */
-  int32_t budget;      /* N; 0 = unbounded */
+  size_t bytes;      /* pages in use x page size, now */
+  size_t peak_bytes; /* the most there ever were */
+  size_t full_bytes; /* what an unbounded cache would hold for the tokens seen */
+  int64_t seen;      /* tokens seen */
+  int32_t budget;    /* N; 0 = unbounded */
 } keynest_cache_stats;
 
 /* Called for every block of a prompt; return 0 to stop there. */
@@ -68,13 +68,14 @@ const char* keynest_version(void);
 keynest_status keynest_model_load(const char* path, keynest_model** model);
 void keynest_model_free(keynest_model* model);
 
-/* Writes at most `capacity` tokens and sets *count to how many the text has; KEYNEST_INVALID_ARGUMENT when they
- * do not fit (call again with *count). `size` bytes of text, any bytes. */
+/* Writes at most `capacity` tokens and sets *count to how many the text has; KEYNEST_INVALID_ARGUMENT when
+ * they do not fit (call again with *count). `size` bytes of text, any bytes. */
 keynest_status keynest_tokenize(const keynest_model* model, const char* text, size_t size, int add_special,
                                 int parse_special, int32_t* tokens, size_t capacity, size_t* count);
 
 /* Bytes of one token, not zero-terminated; sets *size to its length; as above when they do not fit. */
-keynest_status keynest_piece(const keynest_model* model, int32_t token, char* buffer, size_t capacity, size_t* size);
+keynest_status keynest_piece(const keynest_model* model, int32_t token, char* buffer, size_t capacity,
+                             size_t* size);
 
 /* 1 for end-of-generation tokens. */
 int keynest_is_end(const keynest_model* model, int32_t token);
@@ -84,8 +85,8 @@ keynest_status keynest_session_create(const keynest_model* model, const keynest_
                                       keynest_session** session);
 void keynest_session_free(keynest_session* session);
 
-/* Keeps the entries at positions first .. last-1 whatever their score; they count in the budget. Before the prompt or
- * between two. */
+/* Keeps the entries at positions first .. last-1 whatever their score; they count in the budget. Before the
+ * prompt or between two. */
 keynest_status keynest_protect(keynest_session* session, int64_t first, int64_t last);
 
 /* progress may be NULL. */
@@ -93,7 +94,8 @@ keynest_status keynest_prefill(keynest_session* session, const int32_t* tokens, 
                                keynest_progress progress, void* user);
 keynest_status keynest_decode(keynest_session* session, int32_t token);
 
-/* Logits after the last token, [*count]; valid until the next call on the session. NULL when there are none. */
+/* Logits after the last token, [*count]; valid until the next call on the session. NULL when there are none.
+ */
 const float* keynest_logits(const keynest_session* session, size_t* count);
 
 /* options may be NULL for greedy. KEYNEST_REFUSED when there are no logits. */

@@ -96,8 +96,9 @@ Status GgufModel::read(GgufFile& file, const ModelOptions& options) {
   KEYNEST_TRY(metadata.status());
   hparams_.native_gemm = options.gemm != Gemm::kGgml && native_products_supported();
   if (options.gemm == Gemm::kNative && !hparams_.native_gemm) {
-    return Error{ErrorCode::kUnsupported,
-                 "native matrix products need a CPU with AVX-512 BF16, which this is not: ask for auto or ggml"};
+    return Error{
+        ErrorCode::kUnsupported,
+        "native matrix products need a CPU with AVX-512 BF16, which this is not: ask for auto or ggml"};
   }
   // Native products read weights as the file has them; for single tokens, rearranged ones are no faster.
   WeightTable table(file, options.repack && !hparams_.native_gemm);

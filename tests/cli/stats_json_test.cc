@@ -37,10 +37,10 @@ Stats some_stats() {
 
 TEST(StatsJson, HasExactlyTheDocumentedFields) {
   const Json json = Json::parse(stats_json(some_stats(), {"m.gguf", "text", 31}));
-  EXPECT_EQ(keys(json), (std::vector<std::string>{"model", "policy", "budget", "block", "prompt_tokens",
-                                                  "generated_tokens", "ttft_seconds", "prefill", "decode",
-                                                  "evict_seconds", "attention_seconds", "cache",
-                                                  "peak_rss_bytes", "simd_target", "gemm", "threads", "text"}));
+  EXPECT_EQ(keys(json), (std::vector<std::string>{
+                            "model", "policy", "budget", "block", "prompt_tokens", "generated_tokens",
+                            "ttft_seconds", "prefill", "decode", "evict_seconds", "attention_seconds",
+                            "cache", "peak_rss_bytes", "simd_target", "gemm", "threads", "text"}));
   EXPECT_EQ(keys(json["prefill"]), std::vector<std::string>{"tokens_per_second"});
   EXPECT_EQ(keys(json["decode"]), std::vector<std::string>{"tokens_per_second"});
   EXPECT_EQ(keys(json["cache"]),

@@ -12,7 +12,7 @@ MAY_INCLUDE = {
     "kernels": set(),
     "cache": {"kernels"},
     "policy": {"kernels"},
-    "model": set(),
+    "model": {"kernels"},
     "engine": {"kernels", "cache", "policy", "model"},
     "eval": {"engine"},
     "server": {"engine"},
