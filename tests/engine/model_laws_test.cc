@@ -160,6 +160,31 @@ TEST(Threads, ResultsDoNotDependOnTheirNumber) {
   }
 }
 
+TEST(Gemm, NativeProductsDifferByRoundingOnly) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("tiny.gguf");
+  for (const ggml_type type : {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_F16}) {
+    TinyModel description = tiny_model("qwen2");
+    description.type = type;
+    description.trained_context = 512;
+    ASSERT_TRUE(write_tiny_gguf(path, description));
+    const auto plain = Model::load(path, {.gemm = Gemm::kGgml});
+    const auto native = Model::load(path, {.gemm = Gemm::kNative});
+    ASSERT_TRUE(plain.ok());
+    if (!native.ok()) {
+      EXPECT_EQ(native.error().code, ErrorCode::kUnsupported);
+      GTEST_SKIP() << native.error().message;
+    }
+    const std::vector<Token> tokens = random_tokens(**plain, 100, 3);
+    auto a = make_session(*plain, {.policy = "full", .block = 100});
+    auto b = make_session(*native, {.policy = "full", .block = 100});
+    ASSERT_TRUE(a && b);
+    const double difference = relative_difference(all_logits(*b, tokens), all_logits(*a, tokens));
+    EXPECT_LE(difference, 3e-2) << ggml_type_name(type);
+    EXPECT_GT(difference, 0) << "other kernels were asked for";
+  }
+}
+
 TEST(Positions, L10_AnEvictedPrefixLeavesNoTrace) {
   const auto model = one_layer(0);
   ASSERT_NE(model, nullptr);

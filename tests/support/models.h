@@ -12,9 +12,10 @@
 
 namespace keynest::test {
 
-/// Null, and a failed test, when the file does not load.
-inline std::shared_ptr<const GraphModel> load_model(const std::string& path,
-                                                    const ModelOptions& options = {}) {
+/// Null, and a failed test, when the file does not load. All products are ggml's, so that logits can be
+/// compared with libllama's to the bit.
+inline std::shared_ptr<const GraphModel> load_model(const std::string& path, ModelOptions options = {}) {
+  options.gemm = Gemm::kGgml;
   auto model = Model::load(path, options);
   if (!model) {
     ADD_FAILURE() << model.error().message;
