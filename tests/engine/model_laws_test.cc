@@ -163,7 +163,8 @@ TEST(Threads, ResultsDoNotDependOnTheirNumber) {
 TEST(Gemm, NativeProductsDifferByRoundingOnly) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("tiny.gguf");
-  for (const ggml_type type : {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_F16}) {
+  // Not the quantised types: there ggml's own rounding of activations is the larger part of a difference.
+  for (const ggml_type type : {GGML_TYPE_F16, GGML_TYPE_BF16}) {
     TinyModel description = tiny_model("qwen2");
     description.type = type;
     description.trained_context = 512;
