@@ -77,6 +77,17 @@ void MappedFile::prefetch(std::size_t begin, std::size_t end) const {
   if (begin < end) madvise(static_cast<std::byte*>(base_) + begin, end - begin, MADV_WILLNEED);
 }
 
+void MappedFile::populate(std::size_t begin, std::size_t end) const {
+#ifdef MADV_POPULATE_READ
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  begin = begin / page * page;
+  // Where the kernel does not know it, pages come one by one, as they are read.
+  if (begin < end) madvise(static_cast<std::byte*>(base_) + begin, end - begin, MADV_POPULATE_READ);
+#else
+  prefetch(begin, end);
+#endif
+}
+
 void MappedFile::release(std::size_t begin, std::size_t end) const {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   begin = (begin + page - 1) / page * page;

@@ -22,6 +22,8 @@ class MappedFile {
 
   /// Asks the system to read a range soon.
   void prefetch(std::size_t begin, std::size_t end) const;
+  /// Makes bytes [begin, end) resident now, so that memory does not grow with what a text happens to touch.
+  void populate(std::size_t begin, std::size_t end) const;
 
   /// Gives back the memory of the whole pages inside [begin, end). What they held must not be read again: in
   /// a file that was read into memory it is gone.

@@ -196,7 +196,7 @@ Status WeightTable::copy(Weights& weights, Group& group) const {
   return {};
 }
 
-void WeightTable::release_copied(const MappedFile& data) const {
+void WeightTable::settle_memory(const MappedFile& data) const {
   std::vector<std::pair<std::size_t, std::size_t>> mapped;
   for (const Group& group : groups_) {
     if (group.type != nullptr) continue;
@@ -209,6 +209,7 @@ void WeightTable::release_copied(const MappedFile& data) const {
   std::size_t begin = 0;
   for (const auto& [first, last] : mapped) {
     data.release(begin, first);
+    data.populate(first, last);
     begin = std::max(begin, last);
   }
   data.release(begin, data.bytes().size());
@@ -223,7 +224,7 @@ Result<Weights> WeightTable::load(std::unique_ptr<MappedFile> data) {
   for (Group& group : groups_) {
     KEYNEST_TRY(group.type == nullptr ? bind_mapping(weights, group) : copy(weights, group));
   }
-  release_copied(*weights.data_);
+  settle_memory(*weights.data_);
   for (Group& group : groups_) weights.contexts_.push_back(std::move(group.context));
   return weights;
 }

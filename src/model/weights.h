@@ -81,7 +81,7 @@ class WeightTable {
   Status check_all_taken() const;
   Status bind_mapping(Weights& weights, Group& group) const;
   Status copy(Weights& weights, Group& group) const;
-  void release_copied(const MappedFile& data) const;
+  void settle_memory(const MappedFile& data) const;
 
   const GgufFile& file_;
   std::vector<ggml_backend_buffer_type_t> extra_types_;
