@@ -94,7 +94,9 @@ Status GgufModel::read(GgufFile& file, const ModelOptions& options) {
   hparams_ = read_hparams(metadata);
   check_vocabulary(metadata);
   KEYNEST_TRY(metadata.status());
-  hparams_.native_gemm = options.gemm != Gemm::kGgml && native_products_supported();
+  hparams_.native_gemm = options.gemm == Gemm::kAuto
+                             ? native_products_preferred()
+                             : options.gemm == Gemm::kNative && native_products_supported();
   if (options.gemm == Gemm::kNative && !hparams_.native_gemm) {
     return Error{
         ErrorCode::kUnsupported,

@@ -1,6 +1,7 @@
 #include "model/products.h"
 
 #include <ggml-backend.h>
+#include <ggml-cpu.h>
 
 #include <algorithm>
 #include <new>
@@ -61,6 +62,9 @@ struct NativeProducts::Task {
 };
 
 bool native_products_supported() { return bf16_matmul_supported(); }
+
+// ggml has kernels for AMX tiles, with weights rearranged for them.
+bool native_products_preferred() { return native_products_supported() && ggml_cpu_has_amx_int8() == 0; }
 
 ggml_tensor* NativeProducts::rounded(ggml_context* context, ggml_tensor* x) {
   if (x != last_x_) {

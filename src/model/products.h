@@ -13,6 +13,8 @@ namespace keynest {
 
 /// True when this machine has the kernels for products of its own.
 bool native_products_supported();
+/// True where they are also the better choice: not on CPUs with AMX, which ggml's own kernels use.
+bool native_products_preferred();
 
 /// The products of one graph; lives as long as the graph.
 class NativeProducts {
