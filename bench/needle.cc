@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -109,7 +110,10 @@ class Check {
   using Clock = std::chrono::steady_clock;
 
   nlohmann::json key(const Setting& setting, const eval::NeedleTask& task, const std::string& haystack) const;
-  Result<nlohmann::json> ask(const Setting& setting, const eval::NeedleTask& task, nlohmann::json line);
+  static nlohmann::json filled_in(nlohmann::json line, const eval::NeedleTask& task,
+                                  const eval::Answer& answer);
+  Status ask(const Setting& setting, std::span<const eval::NeedleTask> tasks, int needle,
+             const std::string& haystack);
   void count(const Setting& setting, const eval::NeedleTask& task, const nlohmann::json& line);
   void show_progress(const Setting& setting, const nlohmann::json& line);
 
@@ -138,21 +142,14 @@ nlohmann::json Check::key(const Setting& setting, const eval::NeedleTask& task,
           {"most", flags_.most}};
 }
 
-Result<nlohmann::json> Check::ask(const Setting& setting, const eval::NeedleTask& task, nlohmann::json line) {
-  auto answer = eval::answer(model_, task.prompt, flags_.chat_template, setting.options, flags_.most);
-  if (!answer) {
-    return Error{answer.error().code,
-                 setting.policy + ", budget " + setting.budget + ": " + answer.error().message};
-  }
-  const eval::NeedleScore score = eval::score_number(answer->text, task.number);
-  const Stats& stats = answer->stats;
+nlohmann::json Check::filled_in(nlohmann::json line, const eval::NeedleTask& task,
+                                const eval::Answer& answer) {
+  const eval::NeedleScore score = eval::score_number(answer.text, task.number);
   line.update({{"expected", task.number},
-               {"answer", answer->text},
+               {"answer", answer.text},
                {"exact", score.exact},
                {"leading", score.leading},
-               {"prompt_tokens", stats.prompt_tokens},
-               {"ttft_seconds", stats.ttft_seconds},
-               {"peak_bytes", stats.cache.peak_bytes}});
+               {"prompt_tokens", answer.prompt_tokens}});
   return line;
 }
 
@@ -187,24 +184,41 @@ Status Check::run(const std::string& haystack) {
   for (const Setting& setting : *settings) rows_[setting.row].cells.emplace_back();
   all_ = settings->size() * tasks->size();
   const std::string print = fingerprint(haystack);
-  // Task by task, so that a check that is stopped has compared all policies on what it asked.
-  for (const eval::NeedleTask& task : *tasks) {
-    for (const Setting& setting : *settings) {
-      const nlohmann::json wanted = key(setting, task, print);
-      ++done_;
-      if (const nlohmann::json* known = log_.find(wanted)) {
-        count(setting, task, *known);
-        continue;
-      }
-      const auto line = ask(setting, task, wanted);
-      if (!line) return line.error();
-      ++asked_;
-      count(setting, task, *line);
-      KEYNEST_TRY(log_.add(*line));
-      show_progress(setting, *line);
-    }
+  // Part by part, so that a check that is stopped has compared all policies on what it asked.
+  for (int needle = 0; needle < flags_.tasks.needles; ++needle) {
+    for (const Setting& setting : *settings) KEYNEST_TRY(ask(setting, *tasks, needle, print));
   }
   return {};
+}
+
+/// The questions of one part of the haystack, at all depths, that the log does not answer yet.
+Status Check::ask(const Setting& setting, std::span<const eval::NeedleTask> tasks, int needle,
+                  const std::string& haystack) {
+  std::vector<const eval::NeedleTask*> open;
+  std::vector<std::string> prompts;
+  for (const eval::NeedleTask& task : tasks) {
+    if (task.needle != needle) continue;
+    if (const nlohmann::json* known = log_.find(key(setting, task, haystack))) {
+      ++done_;
+      count(setting, task, *known);
+    } else {
+      open.push_back(&task);
+      prompts.push_back(task.prompt);
+    }
+  }
+  const eval::AnswerOptions options{setting.options, flags_.chat_template, flags_.most};
+  const Status status =
+      eval::answer_all(model_, prompts, options, [&](std::size_t i, const eval::Answer& made) {
+        const nlohmann::json line = filled_in(key(setting, *open[i], haystack), *open[i], made);
+        ++done_;
+        ++asked_;
+        count(setting, *open[i], line);
+        show_progress(setting, line);
+        return log_.add(line);
+      });
+  if (status) return status;
+  return Error{status.error().code,
+               setting.policy + ", budget " + setting.budget + ": " + status.error().message};
 }
 
 void Check::print() const {

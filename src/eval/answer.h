@@ -1,7 +1,9 @@
-// A model's greedy answer to a prompt inside a budget.
+// A model's greedy answers to prompts inside a budget.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "keynest/model.h"
@@ -12,12 +14,22 @@ namespace keynest::eval {
 
 struct Answer {
   std::string text;
-  Stats stats;
+  std::int64_t prompt_tokens = 0;
 };
 
-/// `prompt` becomes the user's message in `chat_template` (see Model::apply_chat_template). The answer ends
-/// where the model ends it, after `most` tokens at the latest. Errors: those of the template and of Session.
-Result<Answer> answer(const std::shared_ptr<const Model>& model, const std::string& prompt,
-                      const std::string& chat_template, const SessionOptions& options, int most);
+struct AnswerOptions {
+  SessionOptions session;
+  std::string chat_template;  ///< see Model::apply_chat_template
+  int most = 24;              ///< tokens; the answer ends where the model ends it, here at the latest
+};
+
+/// Gets every answer, in order, as it is made. An error stops the rest.
+using AnswerSink = std::function<Status(std::size_t prompt, const Answer& answer)>;
+
+/// Answers each prompt as the user's message. What prompts begin with alike is read once, in whole blocks,
+/// and forked, so every answer is the one its prompt alone would get; prompts that share more with the next
+/// than with later ones should stand next to each other. Errors: those of the template and of Session.
+Status answer_all(const std::shared_ptr<const Model>& model, std::span<const std::string> prompts,
+                  const AnswerOptions& options, const AnswerSink& sink);
 
 }  // namespace keynest::eval

@@ -143,6 +143,8 @@ Result<std::vector<NeedleTask>> make_needle_tasks(std::string_view haystack, con
                                                   const TokenCounter& count) {
   KEYNEST_TRY(check(haystack, options));
   std::mt19937_64 random(options.seed);
+  std::vector<std::size_t> starts;  // [needles]
+  for (int needle = 0; needle < options.needles; ++needle) starts.push_back(pick(random, haystack.size()));
   std::vector<NeedleTask> tasks;
   for (int depth = 0; depth < options.depths; ++depth) {
     for (int needle = 0; needle < options.needles; ++needle) {
@@ -152,7 +154,8 @@ Result<std::vector<NeedleTask>> make_needle_tasks(std::string_view haystack, con
       task.share = (depth + 0.5) / options.depths;
       task.city = kCities[pick(random, kCities.size())];
       task.number = random_number(random, options.digits);
-      KEYNEST_TRY(write_prompt(task, haystack, pick(random, haystack.size()), options, count));
+      const std::size_t start = starts[static_cast<std::size_t>(needle)];
+      KEYNEST_TRY(write_prompt(task, haystack, start, options, count));
       tasks.push_back(std::move(task));
     }
   }

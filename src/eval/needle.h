@@ -30,9 +30,10 @@ struct NeedleTask {
   std::string prompt;  ///< text with the needle in it, then the question; not yet in a chat template
 };
 
-/// All tasks, depth by depth. `haystack` is repeated where it is too short; every task reads a part of its
-/// own. Errors: no depths, needles or digits, an empty haystack, a length that holds no more than the
-/// question.
+/// All tasks, depth by depth. `haystack` is repeated where it is too short. The first tasks of all depths
+/// hide their numbers in the same part of it, the second ones in another, and so on: what stands before a
+/// number can be read once for all that come later (see answer_all). Errors: no depths, needles or digits, an
+/// empty haystack, a length that holds no more than the question.
 Result<std::vector<NeedleTask>> make_needle_tasks(std::string_view haystack, const NeedleOptions& options,
                                                   const TokenCounter& count);
 

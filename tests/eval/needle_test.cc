@@ -113,21 +113,46 @@ TEST(ScoreNumber, CountsLeadingDigits) {
   EXPECT_DOUBLE_EQ(score_number("I do not know", "4815162").leading, 0);
 }
 
-TEST(Answer, IsGreedyAndNoLongerThanAsked) {
+/// All prompts answered at once, or each by itself.
+std::vector<std::string> answers(const std::shared_ptr<const Model>& model, const AnswerOptions& options,
+                                 std::span<const std::string> prompts, std::size_t at_once) {
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < prompts.size(); i += at_once) {
+    const Status status =
+        answer_all(model, prompts.subspan(i, at_once), options, [&](std::size_t, const Answer& answer) {
+          texts.push_back(answer.text + " after " + std::to_string(answer.prompt_tokens));
+          return Status{};
+        });
+    EXPECT_TRUE(status.ok()) << status.error().message;
+  }
+  return texts;
+}
+
+TEST(AnswerAll, AnswersEachPromptAsIfItWereAlone) {
   test::TemporaryDirectory folder;
   const std::string path = folder.path() + "/tiny.gguf";
   ASSERT_TRUE(test::write_tiny_gguf(path, test::tiny_model("llama")));
   const auto model = Model::load(path);
   ASSERT_TRUE(model.ok()) << model.error().message;
-  SessionOptions options;
-  options.block = 32;
-  const auto first = answer(*model, sentences(5), "chatml", options, 6);
-  const auto again = answer(*model, sentences(5), "chatml", options, 6);
-  ASSERT_TRUE(first.ok()) << first.error().message;
-  EXPECT_EQ(first->text, again->text);
-  EXPECT_LE(first->stats.generated_tokens, 6);
-  EXPECT_GT(first->stats.prompt_tokens, 20);
-  EXPECT_FALSE(answer(*model, "text", "no such template", options, 6).ok());
+  std::vector<std::string> prompts;
+  for (const int same : {16, 12, 12, 5, 0})
+    prompts.push_back(sentences(same) + " And " + sentences(20 - same));
+  AnswerOptions options;
+  options.chat_template = "chatml";
+  options.most = 6;
+  options.session.block = 32;
+  options.session.threads = 1;
+  options.session.budget = *Budget::parse("64");
+  for (const char* policy : {"keydiff", "nestedkv", "h2o", "nestedkv:schedule=prefill,decode=append"}) {
+    SCOPED_TRACE(policy);
+    options.session.policy = *PolicySpec::parse(policy);
+    const auto together = answers(*model, options, prompts, prompts.size());
+    EXPECT_EQ(together, answers(*model, options, prompts, 1));
+    EXPECT_EQ(together.size(), prompts.size());
+  }
+  options.chat_template = "no such template";
+  EXPECT_FALSE(
+      answer_all(*model, prompts, options, [](std::size_t, const Answer&) { return Status{}; }).ok());
 }
 
 }  // namespace
