@@ -8,37 +8,22 @@
 #include <limits>
 #include <string>
 
-#include "engine/replay.h"
-#include "keynest/policy.h"
-#include "policy/golden_set.h"
+#include "policy/golden_methods.h"
 
 namespace keynest {
 namespace {
 
 using golden::Array;
 using golden::Case;
+using golden::from_mask;
+using golden::from_row;
+using golden::Inputs;
+using golden::ints;
+using golden::Kind;
+using golden::OneShot;
+using golden::parse;
 using golden::Stream;
-
-enum class Kind { kKeys, kAttention, kNested };
-
-struct Inputs {
-  std::vector<float> keys, queries;
-  LayerTensors tensors;
-};
-
-std::unique_ptr<Inputs> inputs_of(const Case& c) {
-  auto in = std::make_unique<Inputs>();
-  in->keys = c.load("keys").floats();
-  in->queries = c.load("queries").floats();
-  in->tensors = {in->keys, in->queries, {}, c.kv_heads, c.query_heads, c.tokens, c.head_dim};
-  return in;
-}
-
-PolicySpec parse(const std::string& text) {
-  const auto spec = PolicySpec::parse(text);
-  EXPECT_TRUE(spec.ok()) << spec.error().message;
-  return *spec;
-}
+using golden::StreamMethod;
 
 double largest(const Array& scores) {
   double most = 1;
@@ -56,28 +41,6 @@ double near_tie(const Case& c, Kind kind, double scale) {
 }
 
 double margin_of(const Array& margin, Kind kind) { return margin.data[kind == Kind::kAttention ? 1 : 0]; }
-
-std::vector<std::int32_t> ints(const std::vector<Position>& positions) {
-  std::vector<std::int32_t> out;
-  for (Position p : positions) out.push_back(to_int(p));
-  return out;
-}
-
-std::vector<std::int32_t> from_mask(const Array& mask) {
-  std::vector<std::int32_t> out;
-  for (std::size_t i = 0; i < mask.data.size(); ++i) {
-    if (mask.data[i] != 0) out.push_back(static_cast<std::int32_t>(i));
-  }
-  return out;
-}
-
-std::vector<std::int32_t> from_row(const Array& row) {
-  std::vector<std::int32_t> out;
-  for (double p : row.data) {
-    if (p >= 0) out.push_back(static_cast<std::int32_t>(p));
-  }
-  return out;
-}
 
 // How many sets were compared entry by entry, and how many lay within a near tie. Tests that excuse
 // everything would pass whatever the code does.
@@ -100,40 +63,6 @@ void expect_near_boundary(const std::vector<std::int32_t>& want, const std::vect
 }
 
 // ------------------------------------------------------------------------------------------ one shot
-
-struct OneShot {
-  std::string golden, spec;
-  Kind kind = Kind::kKeys;
-  std::string scores_of = {};  // golden name of the scores when the method has none of its own
-  bool adaptive = false;
-};
-
-std::vector<OneShot> one_shot_methods(const Case& c) {
-  const std::string snapkv =
-      "snapkv:window=" + std::to_string(c.snapkv_window) + ",kernel=" + std::to_string(c.snapkv_kernel);
-  return {{"keydiff", "keydiff"},
-          {"keydiff_pairwise", "keydiff:anchor=pairwise"},
-          {"keydiff_mean_raw_cosine", "keydiff:anchor=mean_raw"},
-          {"keydiff_median_normalised_cosine", "keydiff:anchor=median"},
-          {"keydiff_median_raw_cosine", "keydiff:anchor=median_raw"},
-          {"keydiff_mean_normalised_dot", "keydiff:metric=dot"},
-          {"keydiff_mean_normalised_euclid", "keydiff:metric=euclid"},
-          {"keydiff_mean_raw_dot", "keydiff:anchor=mean_raw,metric=dot"},
-          {"keydiff_mean_raw_euclid", "keydiff:anchor=mean_raw,metric=euclid"},
-          {"keydiff_recent20", "keydiff:keep_last=20%", Kind::kKeys, "keydiff"},
-          {"knorm", "knorm"},
-          {"streaming_llm", "sink", Kind::kKeys, "none"},
-          {"tova", "tova", Kind::kAttention},
-          {"snapkv", snapkv, Kind::kAttention},
-          {"pyramidkv", snapkv, Kind::kAttention, "snapkv"},
-          {"h2o_sum", "h2o", Kind::kAttention},
-          {"h2o_mean", "h2o:norm=mean", Kind::kAttention},
-          {"adakv_keydiff", "keydiff:heads=adaptive", Kind::kKeys, "keydiff", true},
-          {"adakv_snapkv", snapkv + ",heads=adaptive", Kind::kAttention, "snapkv", true},
-          {"nestedkv", "nestedkv", Kind::kNested, "nestedkv__final", true},
-          {"nestedkv", "nestedkv-paper", Kind::kNested, "nestedkv__final", true},
-          {"nestedkv_uniform", "nestedkv:heads=uniform", Kind::kNested, "nestedkv__final"}};
-}
 
 Array reference_scores(const Case& c, const OneShot& m) {
   if (m.scores_of == "none") return {};
@@ -205,31 +134,6 @@ void expect_one_shot(const Case& c, const OneShot& m, const Inputs& in, Tally& t
 
 // ------------------------------------------------------------------------------------------ streams
 
-struct StreamMethod {
-  std::string golden, spec;
-  Kind kind = Kind::kKeys;
-  bool adaptive = false;
-  bool pairwise = false;
-};
-
-std::vector<StreamMethod> stream_methods(const Stream& s) {
-  const std::string episode = "episode=" + std::to_string(s.episode);
-  return {{"keydiff", "keydiff"},
-          {"keydiff_pairwise", "keydiff:anchor=pairwise", Kind::kKeys, false, true},
-          {"keydiff_mean_raw", "keydiff:anchor=mean_raw"},
-          {"keydiff_recent20", "keydiff:keep_last=20%"},
-          {"streaming_llm", "sink"},
-          {"h2o", "h2o", Kind::kAttention},
-          {"h2o_recent50", "h2o:recent=50%", Kind::kAttention},
-          {"tova", "tova", Kind::kAttention},
-          {"snapkv", "snapkv:window=" + std::to_string(s.window), Kind::kAttention},
-          {"nestedkv_uniform", "nestedkv:heads=uniform," + episode, Kind::kNested},
-          {"nestedkv_uniform", "nestedkv:heads=uniform", Kind::kNested},  // episode from the announced length
-          {"keydiff_adaptive", "keydiff:heads=adaptive", Kind::kKeys, true},
-          {"nestedkv", "nestedkv:" + episode, Kind::kNested, true},
-          {"nestedkv", "nestedkv", Kind::kNested, true}};
-}
-
 // After every step: within the bound, positions in range, sinks there.
 void expect_bound(const StreamMethod& m, const Stream& s, const ReplayResult& got) {
   const auto heads = static_cast<std::int64_t>(got.kept.size());
@@ -274,15 +178,10 @@ double stream_near_tie(const Case& c, const StreamMethod& m, const Stream& s) {
 }
 
 void expect_stream(const Case& c, const StreamMethod& m, const Stream& s, const Inputs& in, Tally& tally) {
-  ReplayOptions options;
-  options.budget = s.budget;
-  options.lengths = s.lengths;
-  options.announced = s.announced;
-  options.trace = true;
-  const auto got = replay(parse(m.spec), in.tensors, options);
+  const auto got = replay(parse(m.spec), in.tensors, golden::stream_options(s));
   ASSERT_TRUE(got.ok()) << got.error().message;
   expect_bound(m, s, *got);
-  const std::string prefix = "reference__stream_" + s.name + "__" + m.golden + "__";
+  const std::string prefix = golden::stream_prefix(s, m);
   const Array kept = c.load(prefix + "kept"), margins = c.load(prefix + "margin");
   if (m.adaptive) {  // a near tie changes which entries stay, and perhaps whose; the total never
     const Array counts = c.load(prefix + "head_counts");
@@ -316,23 +215,23 @@ class Golden : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Golden, OneShot) {
   const Case& c = GetParam();
-  const auto in = inputs_of(c);
+  const Inputs in(c);
   Tally tally;
-  for (const OneShot& m : one_shot_methods(c)) {
+  for (const OneShot& m : golden::one_shot_methods(c)) {
     SCOPED_TRACE(m.golden + " as " + m.spec);
-    expect_one_shot(c, m, *in, tally);
+    expect_one_shot(c, m, in, tally);
   }
   EXPECT_TRUE(c.degenerate || tally.exact > 8 * tally.excused) << tally.exact << " against " << tally.excused;
 }
 
 TEST_P(Golden, Streams) {
   const Case& c = GetParam();
-  const auto in = inputs_of(c);
+  const Inputs in(c);
   Tally tally;
   for (const Stream& s : c.streams) {
-    for (const StreamMethod& m : stream_methods(s)) {
+    for (const StreamMethod& m : golden::stream_methods(s)) {
       SCOPED_TRACE(s.name + ": " + m.golden + " as " + m.spec);
-      expect_stream(c, m, s, *in, tally);
+      expect_stream(c, m, s, in, tally);
     }
   }
   EXPECT_TRUE(c.degenerate || tally.exact > 8 * tally.excused) << tally.exact << " against " << tally.excused;
