@@ -9,7 +9,20 @@
 namespace keynest {
 
 /// How weights are stored. Known formats have a fast way into a panel; kOther goes through `to_float`.
-enum class WeightFormat { kOther, kQ4_0, kQ4_1, kQ5_0, kQ8_0, kQ4_K, kQ6_K };
+enum class WeightFormat {
+  kOther,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K,
+  kIQ4_NL,
+  kF16,
+  kBF16,
+};
 
 /// A matrix [rows, columns] as it lies in memory; y = W x has `rows` numbers. columns is a multiple of 32.
 struct WeightMatrix {

@@ -31,30 +31,40 @@ class PanelScratch {
   std::size_t bytes_ = 0;
 };
 
-WeightFormat format_of(ggml_type type) {
-  switch (type) {
-    case GGML_TYPE_Q4_0:
-      return WeightFormat::kQ4_0;
-    case GGML_TYPE_Q4_1:
-      return WeightFormat::kQ4_1;
-    case GGML_TYPE_Q4_K:
-      return WeightFormat::kQ4_K;
-    case GGML_TYPE_Q6_K:
-      return WeightFormat::kQ6_K;
-    case GGML_TYPE_Q5_0:
-      return WeightFormat::kQ5_0;
-    case GGML_TYPE_Q8_0:
-      return WeightFormat::kQ8_0;
-    default:
-      return WeightFormat::kOther;
-  }
-}
-
 bool in_plain_memory(const ggml_tensor* weight) {
   return weight->buffer != nullptr && ggml_backend_buffer_is_host(weight->buffer);
 }
 
 }  // namespace
+
+WeightFormat weight_format(ggml_type type) {
+  switch (type) {
+    case GGML_TYPE_Q4_0:
+      return WeightFormat::kQ4_0;
+    case GGML_TYPE_Q4_1:
+      return WeightFormat::kQ4_1;
+    case GGML_TYPE_Q5_0:
+      return WeightFormat::kQ5_0;
+    case GGML_TYPE_Q5_1:
+      return WeightFormat::kQ5_1;
+    case GGML_TYPE_Q8_0:
+      return WeightFormat::kQ8_0;
+    case GGML_TYPE_Q4_K:
+      return WeightFormat::kQ4_K;
+    case GGML_TYPE_Q5_K:
+      return WeightFormat::kQ5_K;
+    case GGML_TYPE_Q6_K:
+      return WeightFormat::kQ6_K;
+    case GGML_TYPE_IQ4_NL:
+      return WeightFormat::kIQ4_NL;
+    case GGML_TYPE_F16:
+      return WeightFormat::kF16;
+    case GGML_TYPE_BF16:
+      return WeightFormat::kBF16;
+    default:
+      return WeightFormat::kOther;
+  }
+}
 
 struct NativeProducts::Task {
   WeightMatrix weights;
@@ -76,7 +86,7 @@ ggml_tensor* NativeProducts::rounded(ggml_context* context, ggml_tensor* x) {
 
 ggml_tensor* NativeProducts::product(ggml_context* context, ggml_tensor* weight, ggml_tensor* x) {
   const auto to_float = ggml_get_type_traits(weight->type)->to_float;
-  const WeightFormat format = format_of(weight->type);
+  const WeightFormat format = weight_format(weight->type);
   const std::int64_t in = weight->ne[0], out = weight->ne[1], tokens = x->ne[1];
   if (tokens < bf16_matmul_least_tokens(format) || in % 32 != 0) return nullptr;
   if (to_float == nullptr || !ggml_is_contiguous(weight) || !in_plain_memory(weight)) return nullptr;

@@ -16,6 +16,9 @@ bool native_products_supported();
 /// True where they are also the better choice: not on CPUs with AMX, which ggml's own kernels use.
 bool native_products_preferred();
 
+/// The format of ggml's type; kOther for those without a kernel of their own.
+WeightFormat weight_format(ggml_type type);
+
 /// The products of one graph; lives as long as the graph.
 class NativeProducts {
  public:

@@ -6,7 +6,10 @@
 #include <ggml-cpu.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <vector>
@@ -90,6 +93,41 @@ TEST_P(ProductTypes, NoFurtherFromExactThanGgml) {
     EXPECT_LE(ours, 1.01 * theirs + 1e-6) << ggml_type_name(type);
   }
   EXPECT_GT(ours, 0);
+}
+
+/// float to BF16 and back, to nearest even.
+float rounded_to_bf16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
+}
+
+/// Tokens that are one 1 among zeros read the panel out, weight by weight.
+TEST_P(ProductTypes, PanelsHoldTheBitsOfTheConversionToFloat) {
+  if (!native_products_supported()) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
+  const ggml_type type = GetParam();
+  const std::vector<float> source = numbers(kIn * kOut, 0.05f, 3);
+  std::vector<std::byte> stored(ggml_row_size(type, kIn) * kOut);
+  ggml_quantize_chunk(type, source.data(), stored.data(), 0, kOut, kIn, nullptr);
+  WeightMatrix weights{stored.data(), ggml_row_size(type, kIn), kOut, kIn, weight_format(type), nullptr};
+  ASSERT_NE(weights.format, WeightFormat::kOther);
+
+  std::vector<std::uint16_t> ones(kIn * kIn);
+  for (int i = 0; i < kIn; ++i) ones[i * kIn + i] = 0x3f80;
+  std::vector<float> out(kIn * kOut);
+  const std::size_t bytes = bf16_matmul_scratch_bytes(weights);
+  const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(64, (bytes + 63) / 64 * 64),
+                                                            std::free);
+  for (int row = 0; row < kOut; row += kPanelRows) {
+    bf16_matmul_panel(weights, row, std::min(kPanelRows, kOut - row), ones.data(), kIn, out.data(), kOut,
+                      scratch.get());
+  }
+  std::vector<float> row(kIn);
+  for (int i = 0; i < kOut; ++i) {
+    ggml_get_type_traits(type)->to_float(stored.data() + i * weights.row_bytes, row.data(), kIn);
+    for (int column = 0; column < kIn; ++column) {
+      ASSERT_EQ(out[column * kOut + i], rounded_to_bf16(row[column])) << "row " << i << ", column " << column;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ProductTypes,
