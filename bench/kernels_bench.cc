@@ -7,13 +7,13 @@
 #include <random>
 #include <vector>
 
+#include "bench/ggml_ops.h"
+#include "bench/peak.h"
 #include "kernel_inputs.h"
 #include "kernels/attention.h"
 #include "kernels/key_scores.h"
 #include "kernels/rows.h"
 #include "kernels/select.h"
-#include "kernels_ggml.h"
-#include "kernels_peak.h"
 
 namespace keynest::bench {
 namespace {
@@ -67,8 +67,8 @@ void attend_block(benchmark::State& state) {
 
 void attend_block_ggml(benchmark::State& state) {
   const Shape shape(state);
-  GgmlAttention attention(shape.head_dim, shape.rows, shape.tokens, shape.group);
-  for (auto _ : state) attention.run();
+  const auto attention = ggml_attention(shape.head_dim, shape.rows, shape.tokens, shape.group);
+  for (auto _ : state) attention->run();
   set_rates(state, attention_flops(shape.head_dim, shape.rows, shape.tokens, shape.group), 0);
 }
 
@@ -90,8 +90,8 @@ void attend_decode(benchmark::State& state) {
 
 void attend_decode_ggml(benchmark::State& state) {
   const Shape shape(state);
-  GgmlAttention attention(shape.head_dim, shape.rows, shape.tokens, shape.group);
-  for (auto _ : state) attention.run();
+  const auto attention = ggml_attention(shape.head_dim, shape.rows, shape.tokens, shape.group);
+  for (auto _ : state) attention->run();
   set_rates(state, attention_flops(shape.head_dim, shape.rows, shape.tokens, shape.group),
             4.0 * shape.rows * shape.head_dim);
 }
@@ -132,12 +132,9 @@ void top_k(benchmark::State& state) {
   const auto rows = static_cast<std::size_t>(state.range(0));
   const Floats scores = normal_floats(rows);
   std::vector<Position> positions;
-  std::vector<Row> candidates, kept;
-  for (std::size_t i = 0; i < rows; ++i) {
-    positions.push_back(Position{static_cast<std::int32_t>(i)});
-    candidates.push_back(Row{static_cast<std::int32_t>(i)});
-  }
-  for (auto _ : state) select_top_k(scores, positions, candidates, static_cast<int>(rows * 15 / 16), kept);
+  std::vector<Row> kept;
+  for (std::size_t i = 0; i < rows; ++i) positions.push_back(Position{static_cast<std::int32_t>(i)});
+  for (auto _ : state) select_top_k({scores, positions}, static_cast<std::int64_t>(rows * 15 / 16), kept);
 }
 
 void write_block(benchmark::State& state) {

@@ -10,22 +10,20 @@
 
 namespace keynest {
 
-/// Writes the rows (ascending) of the `k` best of `candidates` into `kept`. scores and positions are indexed
-/// by row. Scores must not be NaN; +inf is allowed. k <= candidates.size().
-void select_top_k(std::span<const float> scores, std::span<const Position> positions,
-                  std::span<const Row> candidates, int k, std::vector<Row>& kept);
-
-/// One head's share of a competition; fields as in select_top_k. Heads may differ in length.
-struct HeadCandidates {
+/// One head's entries, by row. Scores must not be NaN; infinities are allowed.
+struct ScoredRows {
   std::span<const float> scores;
   std::span<const Position> positions;
-  std::span<const Row> candidates;
 };
 
-/// Heads compete: of the candidates of all heads the `total` best are chosen, and those of head h are
-/// written, as ascending rows, into kept[h]. kept is resized to heads.size(). total <= the number of all
-/// candidates.
-void select_across_heads(std::span<const HeadCandidates> heads, std::int64_t total,
+/// Writes the `k` best rows, ascending, into `kept`. k <= scores.size().
+void select_top_k(const ScoredRows& head, std::int64_t k, std::vector<Row>& kept);
+
+/// Heads compete: each secures its own best `secured` rows (all, if it has fewer), the rest of `total` goes
+/// by score over all heads. The rows of head h are written, ascending, into kept[h], which is resized to
+/// heads.size(). total is at least what is secured and at most the number of all rows; heads may differ in
+/// length.
+void select_across_heads(std::span<const ScoredRows> heads, std::int64_t total, std::int64_t secured,
                          std::vector<std::vector<Row>>& kept);
 
 }  // namespace keynest

@@ -1,6 +1,7 @@
 #include "policy/evictor.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -20,9 +21,10 @@ std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 // Row of the first score that is not finite, or -1.
 std::int32_t first_non_finite(std::span<const float> scores) {
-  float poison = 0;  // x * 0 is NaN for NaN and infinity; one branch for the whole head
-  for (float score : scores) poison += score * 0.0f;
-  if (poison == 0) return -1;
+  constexpr std::uint32_t kExponent = 0x7f800000u;  // all ones: NaN or infinity
+  std::uint32_t found = 0;                          // one branch for the whole head
+  for (float score : scores) found |= (std::bit_cast<std::uint32_t>(score) & kExponent) == kExponent ? 1 : 0;
+  if (found == 0) return -1;
   const auto bad = std::find_if(scores.begin(), scores.end(), [](float s) { return !std::isfinite(s); });
   return static_cast<std::int32_t>(bad - scores.begin());
 }
@@ -209,11 +211,7 @@ Status LayerEvictor::share_scores(std::vector<HeadScores>& heads) const {
 Status LayerEvictor::raise_pins(const LayerStep& step, std::vector<HeadScores>& heads) const {
   const Pins pins = make_pins(spec_, *policy_, step.budget, step.seen, step.protected_ranges);
   for (HeadScores& head : heads) {
-    std::int32_t pinned = 0;
-    for (std::size_t row = 0; row < head.scores.size(); ++row) {
-      head.scores[row] = pins.raise(head.positions[row], head.scores[row]);
-      pinned += head.scores[row] == std::numeric_limits<float>::infinity();
-    }
+    const std::int32_t pinned = pins.raise(head.positions, head.scores);
     if (pinned > step.budget) {
       return pins_above_budget(pinned, step.budget, pins.first, step.seen - pins.recent_from);
     }

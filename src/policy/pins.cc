@@ -58,9 +58,22 @@ bool Pins::hold(Position position) const {
                      [=](const PositionRange& r) { return position >= r.first && position < r.last; });
 }
 
-float Pins::raise(Position position, float score) const {
-  if (hold(position)) return std::numeric_limits<float>::infinity();
-  return to_int(position) < wanted_first ? std::numeric_limits<float>::max() : score;
+std::int32_t Pins::raise(std::span<const Position> positions, std::span<float> scores) const {
+  constexpr float kPinned = std::numeric_limits<float>::infinity();
+  std::int32_t pinned = 0;
+  for (std::size_t i = 0; i < scores.size(); ++i) {  // no branch: compilers vectorise it
+    const std::int32_t p = to_int(positions[i]);
+    const bool at_an_end = (p < first) | (p >= recent_from);
+    const float score = p < wanted_first ? std::numeric_limits<float>::max() : scores[i];
+    scores[i] = at_an_end ? kPinned : score;
+    pinned += at_an_end ? 1 : 0;
+  }
+  for (std::size_t i = 0; i < scores.size() && !ranges.empty(); ++i) {
+    if (scores[i] == kPinned || !hold(positions[i])) continue;
+    scores[i] = kPinned;
+    ++pinned;
+  }
+  return pinned;
 }
 
 Pins make_pins(const PolicySpec& spec, const Policy& policy, std::int32_t budget, std::int32_t seen,

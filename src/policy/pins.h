@@ -21,8 +21,9 @@ struct Pins {
 
   bool hold(Position position) const;
 
-  /// `score`, or what stands for it when the entry is pinned (+inf) or wanted (the largest finite float).
-  float raise(Position position, float score) const;
+  /// Scores of pinned entries become +inf, those of wanted ones the largest finite float. Returns how many
+  /// are pinned.
+  std::int32_t raise(std::span<const Position> positions, std::span<float> scores) const;
 };
 
 /// seen: tokens so far; budget: N of the layer.
