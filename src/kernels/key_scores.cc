@@ -41,12 +41,14 @@ HWY_INLINE void read_keys(const PageLayout& layout, const std::byte* keys, int f
 /// sums[kLanes] += v.
 HWY_INLINE void add_to_doubles(FloatVec v, double* sums) {
   const DoubleTag d;
-  const hn::Rebind<float, DoubleTag> f;
-  HWY_ALIGN float lanes[kLanes];
-  hn::Store(v, FloatTag(), lanes);
-  for (std::size_t i = 0; i < kLanes; i += kDoubleLanes) {
-    hn::Store(hn::Add(hn::Load(d, sums + i), hn::PromoteTo(d, hn::Load(f, lanes + i))), d, sums + i);
-  }
+#if HWY_TARGET == HWY_SCALAR
+  hn::Store(hn::Add(hn::Load(d, sums), hn::PromoteTo(d, v)), d, sums);
+#else
+  const hn::Rebind<float, DoubleTag> half;
+  const auto low = hn::PromoteTo(d, hn::LowerHalf(half, v)), high = hn::PromoteTo(d, hn::UpperHalf(half, v));
+  hn::Store(hn::Add(hn::Load(d, sums), low), d, sums);
+  hn::Store(hn::Add(hn::Load(d, sums + kDoubleLanes), high), d, sums + kDoubleLanes);
+#endif
 }
 
 /// How a key takes part in one of the sums over dimensions below.
@@ -94,45 +96,53 @@ HWY_INLINE void page_row_sums(const HeadRows& head, int page, const float* ancho
   }
 }
 
-void dot_keys(const HeadRows& head, const float* anchor, float* out) {
+/// out[count] = finish(sums, row) for the rows of a page, a vector of sums at a time.
+template <class Finish>
+HWY_INLINE void write_scores(const double* sums, int count, float* out, const Finish& finish) {
+  const DoubleTag d;
+  const hn::Rebind<float, DoubleTag> f;
+  HWY_ALIGN float page[kPageRows];
+  for (std::size_t row = 0; row < kPageRows; row += kDoubleLanes) {
+    hn::Store(hn::DemoteTo(f, finish(hn::Load(d, sums + row), row)), f, page + row);
+  }
+  std::copy(page, page + count, out);
+}
+
+template <RowSum kind, class Finish>
+HWY_INLINE void score_pages(const HeadRows& head, const float* anchor, float* out, const Finish& finish) {
   HWY_ALIGN double sums[kPageRows];
   for (int page = 0; page < head.page_count(); ++page, out += kPageRows) {
-    page_row_sums<RowSum::kDot>(head, page, anchor, sums);
-    for (int row = 0; row < head.rows_in_page(page); ++row) out[row] = static_cast<float>(sums[row]);
+    page_row_sums<kind>(head, page, anchor, sums);
+    write_scores(sums, head.rows_in_page(page), out,
+                 [&](auto sum, std::size_t row) HWY_ATTR { return finish(sum, page, row); });
   }
+}
+
+void dot_keys(const HeadRows& head, const float* anchor, float* out) {
+  score_pages<RowSum::kDot>(head, anchor, out, [](auto sum, int, std::size_t) HWY_ATTR { return sum; });
 }
 
 void cosine_keys(const HeadRows& head, const float* anchor, float* out) {
-  HWY_ALIGN double sums[kPageRows];
+  const DoubleTag d;
+  const hn::Rebind<float, DoubleTag> f;
   double square = 0;
   for (int dim = 0; dim < head.layout->head_dim; ++dim)
     square += static_cast<double>(anchor[dim]) * anchor[dim];
-  const double anchor_factor = 1.0 / std::max(std::sqrt(square), 1e-8);
-  for (int page = 0; page < head.page_count(); ++page, out += kPageRows) {
-    page_row_sums<RowSum::kDot>(head, page, anchor, sums);
-    for (int row = 0; row < head.rows_in_page(page); ++row) {
-      const double key_factor = std::min(static_cast<double>(head.inv_norms(page)[row]), 1e8);
-      out[row] = static_cast<float>(sums[row] * key_factor * anchor_factor);
-    }
-  }
+  const auto anchor_factor = hn::Set(d, 1.0 / std::max(std::sqrt(square), 1e-8));
+  score_pages<RowSum::kDot>(head, anchor, out, [&](auto sum, int page, std::size_t row) HWY_ATTR {
+    const auto key_factor = hn::PromoteTo(d, hn::Load(f, head.inv_norms(page) + row));
+    return hn::Mul(hn::Mul(sum, hn::Min(key_factor, hn::Set(d, 1e8))), anchor_factor);
+  });
 }
 
 void distance_keys(const HeadRows& head, const float* anchor, float* out) {
-  HWY_ALIGN double sums[kPageRows];
-  for (int page = 0; page < head.page_count(); ++page, out += kPageRows) {
-    page_row_sums<RowSum::kDistance>(head, page, anchor, sums);
-    for (int row = 0; row < head.rows_in_page(page); ++row)
-      out[row] = static_cast<float>(std::sqrt(sums[row]));
-  }
+  score_pages<RowSum::kDistance>(head, anchor, out,
+                                 [](auto sum, int, std::size_t) HWY_ATTR { return hn::Sqrt(sum); });
 }
 
 void norm_keys(const HeadRows& head, float* out) {
-  HWY_ALIGN double sums[kPageRows];
-  for (int page = 0; page < head.page_count(); ++page, out += kPageRows) {
-    page_row_sums<RowSum::kNorm>(head, page, nullptr, sums);
-    for (int row = 0; row < head.rows_in_page(page); ++row)
-      out[row] = static_cast<float>(std::sqrt(sums[row]));
-  }
+  score_pages<RowSum::kNorm>(head, nullptr, out,
+                             [](auto sum, int, std::size_t) HWY_ATTR { return hn::Sqrt(sum); });
 }
 
 /// Weights of a page's rows, and which of its rows there are.
