@@ -1,6 +1,6 @@
-// Products of a block of activations with stored (quantised) weights on CPUs with BF16 dot products: panels
-// of weights are dequantised once per block into a cache-sized buffer and multiplied in BF16, accumulated in
-// F32.
+// Products of a block of activations with stored (quantised) weights. 48 rows at a time are converted, 1024
+// columns at a time, into a panel that stays in a core's cache, and multiplied with all tokens of the block;
+// the weights are read once and no second copy of them is kept. Sums are F32.
 #pragma once
 
 #include <cstddef>
@@ -36,19 +36,27 @@ struct WeightMatrix {
 
 /// Rows of the matrix that one panel takes: the unit of work to share among threads.
 inline constexpr int kPanelRows = 48;
+/// Columns that a panel holds at a time; a multiple of every format's block.
+inline constexpr int kPanelDepth = 1024;
 
-/// True where the CPU has AVX-512 BF16; nothing else here may be called otherwise.
+// out[token, first_row + i] for rows [first_row, first_row + rows) of the matrix, rows <= kPanelRows; out:
+// float [tokens, out_stride]. Scratch is one thread's own, 64-byte aligned.
+
+/// In BF16, activations [tokens, columns] too, where the CPU has AVX-512 BF16; not to be called elsewhere.
 bool bf16_matmul_supported();
-
-/// Scratch bytes one thread needs, 64-byte aligned.
-std::size_t bf16_matmul_scratch_bytes(const WeightMatrix& weights);
-
+std::size_t bf16_matmul_scratch_bytes();
+void bf16_matmul_panel(const WeightMatrix& weights, int first_row, int rows, const std::uint16_t* activations,
+                       int tokens, float* out, std::size_t out_stride, void* scratch);
 /// Fewer tokens than this are multiplied faster without a panel.
 int bf16_matmul_least_tokens(WeightFormat format);
 
-/// out[token, first_row + i] for rows [first_row, first_row + rows) of the matrix, rows <= kPanelRows.
-///   activations: BF16 [tokens, columns]; out: float [tokens, out_stride].
-void bf16_matmul_panel(const WeightMatrix& weights, int first_row, int rows, const std::uint16_t* activations,
-                       int tokens, float* out, std::size_t out_stride, void* scratch);
+/// In F32 on any CPU, activations [tokens, columns]. The matrix needs its `to_float`.
+std::size_t float_matmul_scratch_bytes();
+void float_matmul_panel(const WeightMatrix& weights, int first_row, int rows, const float* activations,
+                        int tokens, float* out, std::size_t out_stride, void* scratch);
+
+/// Columns [column, column + columns) of rows through `to_float`: out[rows, out_stride]. Whole blocks only.
+void convert_rows(const WeightMatrix& weights, int first_row, int rows, int column, int columns, float* out,
+                  std::size_t out_stride);
 
 }  // namespace keynest

@@ -46,17 +46,18 @@ KEYNEST_BF16_INLINE void transpose(__m512i (&rows)[kLanes]) {
   }
 }
 
-/// Columns of panel group `group` (16 rows from first_row, those from `rows` on are zero): panel[column pair,
-/// kPanelRows].
+/// Blocks [first_block, last_block) of 16 rows (those from `rows` on are zero) as group `group` of a panel:
+/// panel[column pair, kPanelRows].
 template <class Load>
-KEYNEST_BF16 __attribute__((noinline)) void pack_group(const Load& load, int first_row, int rows, int columns,
-                                                       int group, std::uint32_t* panel) {
-  for (int block = 0; block < columns / kBlockColumns; ++block) {
+KEYNEST_BF16 __attribute__((noinline)) void pack_group(const Load& load, int first_row, int rows,
+                                                       int first_block, int last_block, int group,
+                                                       std::uint32_t* panel) {
+  std::uint32_t* out = panel + group * kLanes;
+  for (int block = first_block; block < last_block; ++block, out += kLanes * kPanelRows) {
     __m512i words[kLanes];
     for (int i = 0; i < kLanes; ++i)
       words[i] = i < rows ? load(first_row + i, block) : _mm512_setzero_si512();
     transpose(words);
-    std::uint32_t* out = panel + static_cast<std::size_t>(block * kLanes) * kPanelRows + group * kLanes;
     for (int i = 0; i < kLanes; ++i) _mm512_store_si512(out + i * kPanelRows, words[i]);
   }
 }
@@ -98,51 +99,44 @@ KEYNEST_BF16 __attribute__((noinline)) void multiply(const std::uint32_t* activa
 /// The product of one packed panel with all tokens.
 struct PanelProduct {
   const std::uint32_t* panel;
-  const std::uint32_t* activations;  // [tokens, columns / 2] pairs of BF16
-  int columns, rows, tokens;
+  const std::uint32_t* activations;  // [tokens, stride] pairs of BF16
+  std::size_t stride;
+  int pairs, rows, tokens;
+  bool add;
   float* out;
   std::size_t out_stride;
 
   template <int kVectors>
   void run() const {
-    const std::size_t stride = static_cast<std::size_t>(columns / 2);
-    for (int column = 0; column < columns; column += kDepth) {
-      const int pairs = std::min(kDepth, columns - column) / 2;
-      const std::size_t at = static_cast<std::size_t>(column / 2);
-      for (int token = 0; token < tokens; token += kTileTokens) {
-        tile<kTileTokens, kVectors>(std::min(kTileTokens, tokens - token),
-                                    activations + static_cast<std::size_t>(token) * stride + at, stride,
-                                    panel + at * kPanelRows, pairs, column > 0,
-                                    out + static_cast<std::size_t>(token) * out_stride);
-      }
+    for (int token = 0; token < tokens; token += kTileTokens) {
+      tile<kTileTokens, kVectors>(std::min(kTileTokens, tokens - token),
+                                  activations + static_cast<std::size_t>(token) * stride,
+                                  out + static_cast<std::size_t>(token) * out_stride);
     }
   }
 
   template <int kTokens, int kVectors>
-  void tile(int count, const std::uint32_t* from, std::size_t stride, const std::uint32_t* weights, int pairs,
-            bool add, float* to) const {
+  void tile(int count, const std::uint32_t* from, float* to) const {
     if constexpr (kTokens > 1) {
-      if (count < kTokens) return tile<kTokens - 1, kVectors>(count, from, stride, weights, pairs, add, to);
+      if (count < kTokens) return tile<kTokens - 1, kVectors>(count, from, to);
     }
     const int lanes = rows - (kVectors - 1) * kLanes;
-    multiply<kTokens, kVectors>(from, stride, weights, pairs, add, to, out_stride,
+    multiply<kTokens, kVectors>(from, stride, panel, pairs, add, to, out_stride,
                                 static_cast<__mmask16>((1u << lanes) - 1));
   }
 };
 
-std::size_t panel_words(int columns) { return static_cast<std::size_t>(columns / 2) * kPanelRows; }
+constexpr std::size_t kPanelWords = std::size_t{kPanelDepth} / 2 * kPanelRows;
 
-void convert_rows(const WeightMatrix& w, int first, int rows, float* out) {
-  for (int i = 0; i < rows; ++i) {
-    w.to_float(w.data + static_cast<std::size_t>(first + i) * w.row_bytes,
-               out + static_cast<std::size_t>(i) * static_cast<std::size_t>(w.columns), w.columns);
-  }
-}
-
-void pack_panel(const WeightMatrix& w, int first_row, int rows, std::uint32_t* panel, float* converted) {
+/// Columns [column, column + columns) of the rows of a panel.
+void pack_panel(const WeightMatrix& w, int first_row, int rows, int column, int columns, std::uint32_t* panel,
+                float* converted) {
+  const int first_block = column / kBlockColumns, last_block = (column + columns) / kBlockColumns;
   for (int group = 0; group * kLanes < rows; ++group) {
     const int first = first_row + group * kLanes, count = std::min(kLanes, rows - group * kLanes);
-    const auto pack = [&](const auto& load) { pack_group(load, first, count, w.columns, group, panel); };
+    const auto pack = [&](const auto& load) {
+      pack_group(load, first, count, first_block, last_block, group, panel);
+    };
     switch (w.format) {
       case WeightFormat::kQ4_0:
         pack(LoadQ4_0{w});
@@ -178,8 +172,8 @@ void pack_panel(const WeightMatrix& w, int first_row, int rows, std::uint32_t* p
         pack(LoadBF16{w});
         break;
       case WeightFormat::kOther:
-        convert_rows(w, first, count, converted);
-        pack(LoadFloat{converted, first, w.columns});
+        convert_rows(w, first, count, column, columns, converted, kPanelDepth);
+        pack(LoadFloat{converted, first, first_block});
         break;
     }
   }
@@ -195,28 +189,32 @@ bool bf16_matmul_supported() {
 void bf16_matmul_panel(const WeightMatrix& weights, int first_row, int rows, const std::uint16_t* activations,
                        int tokens, float* out, std::size_t out_stride, void* scratch) {
   auto* panel = static_cast<std::uint32_t*>(scratch);
-  pack_panel(weights, first_row, rows, panel, reinterpret_cast<float*>(panel + panel_words(weights.columns)));
-  const PanelProduct product{panel,           reinterpret_cast<const std::uint32_t*>(activations),
-                             weights.columns, rows,
-                             tokens,          out + first_row,
-                             out_stride};
-  switch ((rows + kLanes - 1) / kLanes) {
-    case 1:
-      return product.run<1>();
-    case 2:
-      return product.run<2>();
-    default:
-      static_assert(kPanelVectors == 3);
-      return product.run<3>();
+  const auto* pairs = reinterpret_cast<const std::uint32_t*>(activations);
+  for (int column = 0; column < weights.columns; column += kPanelDepth) {
+    const int columns = std::min(kPanelDepth, weights.columns - column);
+    pack_panel(weights, first_row, rows, column, columns, panel,
+               reinterpret_cast<float*>(panel + kPanelWords));
+    const PanelProduct product{panel,
+                               pairs + column / 2,
+                               static_cast<std::size_t>(weights.columns / 2),
+                               columns / 2,
+                               rows,
+                               tokens,
+                               column > 0,
+                               out + first_row,
+                               out_stride};
+    static_assert(kPanelVectors == 3);
+    if (rows <= kLanes)
+      product.run<1>();
+    else if (rows <= 2 * kLanes)
+      product.run<2>();
+    else
+      product.run<3>();
   }
 }
 
-std::size_t bf16_matmul_scratch_bytes(const WeightMatrix& weights) {
-  const std::size_t converted =
-      weights.format == WeightFormat::kOther
-          ? static_cast<std::size_t>(kLanes) * static_cast<std::size_t>(weights.columns)
-          : 0;
-  return (panel_words(weights.columns) + converted) * sizeof(float);
+std::size_t bf16_matmul_scratch_bytes() {
+  return kPanelWords * sizeof(std::uint32_t) + sizeof(float) * kLanes * kPanelDepth;
 }
 
 }  // namespace keynest
@@ -226,17 +224,10 @@ std::size_t bf16_matmul_scratch_bytes(const WeightMatrix& weights) {
 namespace keynest {
 
 bool bf16_matmul_supported() { return false; }
-std::size_t bf16_matmul_scratch_bytes(const WeightMatrix&) { return 0; }
+std::size_t bf16_matmul_scratch_bytes() { return 0; }
 void bf16_matmul_panel(const WeightMatrix&, int, int, const std::uint16_t*, int, float*, std::size_t, void*) {
 }
 
 }  // namespace keynest
 
 #endif
-
-namespace keynest {
-
-// Measured on a Zen 5 core beside ggml's own product; conversion through float costs the most.
-int bf16_matmul_least_tokens(WeightFormat format) { return format == WeightFormat::kOther ? 64 : 16; }
-
-}  // namespace keynest

@@ -222,13 +222,13 @@ struct LoadBF16 {
   }
 };
 
-/// Rows of a group that were converted to float before.
+/// Rows that were converted to float before.
 struct LoadFloat {
-  const float* rows;  // [kLanes, columns]
-  int first, columns;
+  const float* rows;  // [row, kPanelDepth]
+  int first_row, first_block;
   KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
-    const float* at = rows + static_cast<std::size_t>(row - first) * static_cast<std::size_t>(columns) +
-                      static_cast<std::size_t>(block) * kBlockColumns;
+    const float* at = rows + static_cast<std::size_t>(row - first_row) * kPanelDepth +
+                      static_cast<std::size_t>(block - first_block) * kBlockColumns;
     return to_bf16(_mm512_loadu_ps(at), _mm512_loadu_ps(at + 16));
   }
 };

@@ -68,6 +68,7 @@ WeightFormat weight_format(ggml_type type) {
 
 struct NativeProducts::Task {
   WeightMatrix weights;
+  ProductKernel kernel;
   std::atomic<int> next_panel{0};
 };
 
@@ -75,6 +76,10 @@ bool native_products_supported() { return bf16_matmul_supported(); }
 
 // ggml has kernels for AMX tiles, with weights rearranged for them.
 bool native_products_preferred() { return native_products_supported() && ggml_cpu_has_amx_int8() == 0; }
+
+ProductKernel best_product_kernel() {
+  return bf16_matmul_supported() ? ProductKernel::kBf16 : ProductKernel::kFloat;
+}
 
 ggml_tensor* NativeProducts::rounded(ggml_context* context, ggml_tensor* x) {
   if (x != last_x_) {
@@ -98,8 +103,9 @@ ggml_tensor* NativeProducts::product(ggml_context* context, ggml_tensor* weight,
                    static_cast<int>(in),
                    format,
                    to_float};
+  task->kernel = kernel_;
   tasks_.push_back(task);
-  ggml_tensor* args[] = {rounded(context, x)};
+  ggml_tensor* args[] = {kernel_ == ProductKernel::kBf16 ? rounded(context, x) : x};
   return ggml_custom_4d(context, GGML_TYPE_F32, out, tokens, 1, 1, args, 1, compute, GGML_N_TASKS_MAX,
                         task.get());
 }
@@ -107,15 +113,25 @@ ggml_tensor* NativeProducts::product(ggml_context* context, ggml_tensor* weight,
 void NativeProducts::compute(ggml_tensor* out, int /*thread*/, int threads, void* data) {
   auto& task = *static_cast<Task*>(data);
   const WeightMatrix& weights = task.weights;
+  const bool bf16 = task.kernel == ProductKernel::kBf16;
   thread_local PanelScratch scratch;
-  void* panel = scratch.at_least(bf16_matmul_scratch_bytes(weights));
+  void* panel = scratch.at_least(bf16 ? bf16_matmul_scratch_bytes() : float_matmul_scratch_bytes());
+  const auto multiply = [&](int first, int rows) {
+    const void* x = out->src[0]->data;
+    const auto tokens = static_cast<int>(out->ne[1]);
+    auto* to = static_cast<float*>(out->data);
+    const auto stride = static_cast<std::size_t>(out->ne[0]);
+    if (bf16) {
+      bf16_matmul_panel(weights, first, rows, static_cast<const std::uint16_t*>(x), tokens, to, stride,
+                        panel);
+    } else {
+      float_matmul_panel(weights, first, rows, static_cast<const float*>(x), tokens, to, stride, panel);
+    }
+  };
   const int panels = (weights.rows + kPanelRows - 1) / kPanelRows;
   int index;
   while ((index = task.next_panel.fetch_add(1, std::memory_order_relaxed)) < panels) {
-    const int first = index * kPanelRows;
-    bf16_matmul_panel(weights, first, std::min(kPanelRows, weights.rows - first),
-                      static_cast<const std::uint16_t*>(out->src[0]->data), static_cast<int>(out->ne[1]),
-                      static_cast<float*>(out->data), static_cast<std::size_t>(out->ne[0]), panel);
+    multiply(index * kPanelRows, std::min(kPanelRows, weights.rows - index * kPanelRows));
   }
   // Every thread asks once in vain; the last one to do so makes the counter ready for the next step.
   if (index == panels + threads - 1) task.next_panel.store(0, std::memory_order_relaxed);

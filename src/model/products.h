@@ -19,9 +19,15 @@ bool native_products_preferred();
 /// The format of ggml's type; kOther for those without a kernel of their own.
 WeightFormat weight_format(ggml_type type);
 
+/// What keynest's own products are computed in: BF16 where the CPU multiplies that, else F32.
+enum class ProductKernel { kBf16, kFloat };
+ProductKernel best_product_kernel();
+
 /// The products of one graph; lives as long as the graph.
 class NativeProducts {
  public:
+  explicit NativeProducts(ProductKernel kernel = best_product_kernel()) : kernel_(kernel) {}
+
   /// weight [in, out] times x [in, tokens] as a node that computes it natively, or null where ggml's own
   /// product is the better one: few tokens, a type or shape the kernel does not take, weights that ggml has
   /// rearranged.
@@ -32,6 +38,7 @@ class NativeProducts {
   static void compute(ggml_tensor* out, int thread, int threads, void* task);
   ggml_tensor* rounded(ggml_context* context, ggml_tensor* x);
 
+  ProductKernel kernel_;
   std::list<std::shared_ptr<Task>> tasks_;  // stable addresses, copied with a graph's description
   ggml_tensor *last_x_ = nullptr, *last_rounded_ = nullptr;  // gate and up, or q, k and v, share one
 };

@@ -90,7 +90,7 @@ TEST_P(Panels, EqualSumsInDouble) {
         std::vector<std::uint16_t> x(static_cast<std::size_t>(tokens * columns));
         for (auto& value : x) value = to_bf16(normal(random));
         std::vector<float> out(static_cast<std::size_t>(tokens * rows), std::nanf(""));
-        std::vector<std::byte> memory(bf16_matmul_scratch_bytes(stored.matrix) + 64);
+        std::vector<std::byte> memory(bf16_matmul_scratch_bytes() + 64);
         auto* scratch = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
         for (int row = 0; row < rows; row += kPanelRows) {
           bf16_matmul_panel(stored.matrix, row, std::min(kPanelRows, rows - row), x.data(), tokens,
@@ -122,7 +122,7 @@ TEST_P(Panels, NothingBesideThemIsWritten) {
   const Stored stored = make(GetParam(), 60, 64, random);
   const std::vector<std::uint16_t> x(64 * 3, to_bf16(1.0f));
   std::vector<float> out(3 * 60, 7.0f);
-  std::vector<std::byte> memory(bf16_matmul_scratch_bytes(stored.matrix) + 64);
+  std::vector<std::byte> memory(bf16_matmul_scratch_bytes() + 64);
   auto* scratch = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
   bf16_matmul_panel(stored.matrix, 20, 13, x.data(), 3, out.data(), 60, scratch);
   for (int t = 0; t < 3; ++t) {

@@ -114,7 +114,7 @@ TEST_P(ProductTypes, PanelsHoldTheBitsOfTheConversionToFloat) {
   std::vector<std::uint16_t> ones(kIn * kIn);
   for (int i = 0; i < kIn; ++i) ones[i * kIn + i] = 0x3f80;
   std::vector<float> out(kIn * kOut);
-  const std::size_t bytes = bf16_matmul_scratch_bytes(weights);
+  const std::size_t bytes = bf16_matmul_scratch_bytes();
   const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(64, (bytes + 63) / 64 * 64),
                                                             std::free);
   for (int row = 0; row < kOut; row += kPanelRows) {
