@@ -10,4 +10,10 @@ namespace keynest {
 /// double, the norms too.
 void key_distances(const HeadRows& head, const double* anchor, double* out);
 
+/// The same for the rows of one page; out has room for all 64, those beyond the page's count are undefined.
+void key_distances_of_page(const HeadRows& head, int page, const double* anchor, double* out);
+
+/// out[count, head_dim] = key / max(|key|, 1e-12) of rows [first, first + count), in double.
+void read_unit_keys(const HeadRows& head, Row first, int count, double* out);
+
 }  // namespace keynest

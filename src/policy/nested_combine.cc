@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numeric>
+
+#include "kernels/double_vectors.h"
 
 namespace keynest {
 namespace {
@@ -14,25 +14,10 @@ constexpr double kTau = 0.60;    // surprise at which the gate is half open
 constexpr double kKappa = 10.0;  // its steepness
 constexpr double kFlat = 1e-12;  // a span below this is none
 
-void min_max(std::span<const double> x, std::span<double> out) {
-  const auto [low, high] = std::minmax_element(x.begin(), x.end());
-  const double from = *low, span = *high - *low;
-  for (std::size_t i = 0; i < x.size(); ++i) out[i] = span <= kFlat ? 0.0 : (x[i] - from) / span;
-}
-
-double mean(std::span<const double> x) {
-  return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
-}
-
 // Mean of the top tenth minus mean of the bottom tenth (at least one entry each).
-double spread(std::span<const double> unit, std::span<double> room) {
+double spread(std::span<const double> unit) {
   const std::size_t tenth = std::max<std::size_t>(1, unit.size() / 10);
-  const auto edge = room.begin() + static_cast<std::ptrdiff_t>(tenth - 1);
-  std::copy(unit.begin(), unit.end(), room.begin());
-  std::nth_element(room.begin(), edge, room.end());
-  const double bottom = mean(room.first(tenth));
-  std::nth_element(room.begin(), edge, room.end(), std::greater<>());
-  return mean(room.first(tenth)) - bottom;
+  return mean_of_largest(unit.data(), tenth, unit.size()) - mean_of_smallest(unit.data(), tenth, unit.size());
 }
 
 // softmax(log prior + beta * spread) over the scales in use; the prior alone when the blend does not adapt.
@@ -50,36 +35,28 @@ std::array<double, kNestedScales> blend_weights(const NestedOptions& options,
 
 // Blend, population standard deviation and maximum over the scales in use, entry by entry.
 void mix(const NestedOptions& options, NestedVectors& v) {
-  const auto used = static_cast<double>(std::count(options.scales.begin(), options.scales.end(), true));
-  for (std::size_t i = 0; i < v.final.size(); ++i) {
-    double blend = 0, sum = 0, strongest = 0, squares = 0;
-    for (int k = 0; k < kNestedScales; ++k) {
-      if (!options.scales[k]) continue;
-      blend += v.weights[k] * v.unit[k][i];
-      sum += v.unit[k][i];
-      strongest = std::max(strongest, v.unit[k][i]);
-    }
-    for (int k = 0; k < kNestedScales; ++k) {
-      const double difference = v.unit[k][i] - sum / used;
-      if (options.scales[k]) squares += difference * difference;
-    }
-    v.blend[i] = blend;
-    v.strongest[i] = strongest;
-    v.surprise_std[i] = std::sqrt(squares / used);
+  std::array<const double*, kNestedScales> used{};
+  std::array<double, kNestedScales> weights{};
+  int count = 0;
+  for (int k = 0; k < kNestedScales; ++k) {
+    if (!options.scales[k]) continue;
+    used[count] = v.unit[k].data();
+    weights[count++] = v.weights[k];
   }
+  mix_scales(used.data(), weights.data(), count, v.final.size(),
+             {v.blend.data(), v.strongest.data(), v.surprise_std.data()});
 }
 
-void open_gates(NestedVectors& v) {
-  min_max(v.surprise_std, v.surprise_unit);
-  const double centre = mean(v.surprise_unit);
-  for (std::size_t i = 0; i < v.final.size(); ++i) {
-    v.surprise_centred[i] = v.surprise_unit[i] - centre;
-    v.gate[i] = 1.0 / (1.0 + std::exp(-kKappa * (v.surprise_centred[i] - kTau)));
-    v.final[i] = (1.0 - v.gate[i]) * v.blend[i] + v.gate[i] * v.strongest[i];
-  }
+void weigh_surprise(NestedVectors& v) {
+  const std::size_t n = v.final.size();
+  stretch_to_unit(v.surprise_std.data(), kFlat, n, v.surprise_unit.data());
+  const double centre = mean_of_doubles(v.surprise_unit.data(), n);
+  for (std::size_t i = 0; i < n; ++i) v.surprise_centred[i] = v.surprise_unit[i] - centre;
+  open_gates(v.surprise_centred.data(), kKappa, kTau, n, v.gate.data());
+  blend_by_gate(v.blend.data(), v.strongest.data(), v.gate.data(), n, v.final.data());
 }
 
-constexpr std::size_t kVectors = 2 * kNestedScales + 8;
+constexpr std::size_t kVectors = 2 * kNestedScales + 7;
 
 }  // namespace
 
@@ -87,8 +64,8 @@ NestedVectors take_nested_vectors(Scratch& scratch, std::size_t n) {
   NestedVectors v;
   for (auto& x : v.anomaly) x = scratch.take<double>(n);
   for (auto& x : v.unit) x = scratch.take<double>(n);
-  for (auto* x : {&v.blend, &v.surprise_std, &v.surprise_unit, &v.surprise_centred, &v.gate, &v.strongest,
-                  &v.final, &v.room}) {
+  for (auto* x :
+       {&v.blend, &v.surprise_std, &v.surprise_unit, &v.surprise_centred, &v.gate, &v.strongest, &v.final}) {
     *x = scratch.take<double>(n);
   }
   return v;
@@ -100,13 +77,13 @@ void nested_combine(const NestedOptions& options, NestedVectors& v) {
   if (v.final.empty()) return;
   for (int k = 0; k < kNestedScales; ++k) {
     if (!options.scales[k]) continue;
-    min_max(v.anomaly[k], v.unit[k]);
-    v.spread[k] = spread(v.unit[k], v.room);
+    stretch_to_unit(v.anomaly[k].data(), kFlat, v.final.size(), v.unit[k].data());
+    v.spread[k] = spread(v.unit[k]);
   }
   v.weights = blend_weights(options, v.spread);
   mix(options, v);
   if (options.surprise) {
-    open_gates(v);
+    weigh_surprise(v);
   } else {
     std::copy(v.blend.begin(), v.blend.end(), v.final.begin());
   }

@@ -25,7 +25,6 @@ struct NestedVectors {
   std::array<std::span<double>, kNestedScales> unit;     ///< min-max of the anomalies
   std::array<double, kNestedScales> spread{}, weights{};
   std::span<double> blend, surprise_std, surprise_unit, surprise_centred, gate, strongest, final;  ///< [n]
-  std::span<double> room;  ///< [n], for selection
 };
 
 /// Cuts all vectors off `scratch`.

@@ -10,10 +10,11 @@
 #include "policy/nestedkv.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
+#include "kernels/double_vectors.h"
 #include "kernels/key_distances.h"
-#include "kernels/rows.h"
 #include "policy/registry.h"
 
 namespace keynest {
@@ -26,46 +27,36 @@ constexpr int kEpisodicState = 0, kCurrentState = 1;
 // The paper's block length, 128 where the prompt's length is unknown.
 std::int32_t episode_length(std::int32_t announced) { return std::clamp(announced / 32, 128, 256); }
 
-double norm(std::span<const double> x) {
-  double sum = 0;
-  for (double v : x) sum += v * v;
-  return std::sqrt(sum);
+// 1 - cos of a unit key (or a zero one) and the mean of `count` others, of which `sum` is the sum.
+double distance(std::span<const double> unit, std::span<const double> sum, std::int32_t count) {
+  const DotProducts dots = dot_products(unit.data(), sum.data(), unit.size());
+  const double anchor_norm = std::max(std::sqrt(dots.yy) / count, 1e-8);
+  return 1.0 - dots.xy / count / (std::max(std::sqrt(dots.xx), 1e-8) * anchor_norm);
 }
 
-// 1 - cos of a unit key (or a zero one) and an anchor.
-double distance(std::span<const double> unit, std::span<const double> anchor) {
-  double dot = 0;
-  for (std::size_t j = 0; j < unit.size(); ++j) dot += unit[j] * anchor[j];
-  return 1.0 - dot / (std::max(norm(unit), 1e-8) * std::max(norm(anchor), 1e-8));
-}
-
-void read_unit_key(const HeadRows& rows, Row row, std::span<float> key, std::span<double> unit) {
-  read_key(rows, row, key.data());
-  std::copy(key.begin(), key.end(), unit.begin());
-  const double scale = 1.0 / std::max(norm(unit), 1e-12);
-  for (double& x : unit) x *= scale;
-}
-
-void add(std::span<double> sum, std::span<const double> x) {
-  for (std::size_t j = 0; j < sum.size(); ++j) sum[j] += x[j];
-}
+void add(std::span<double> sum, std::span<const double> x) { add_doubles(x.data(), sum.size(), sum.data()); }
 
 void divide(std::span<const double> sum, std::int32_t count, std::span<double> mean) {
-  for (std::size_t j = 0; j < sum.size(); ++j) mean[j] = sum[j] / count;
+  scale_doubles(sum.data(), 1.0 / count, sum.size(), mean.data());
 }
 
 void set_state(const HeadRows& rows, Row row, int index, double value) {
   rows.state(to_int(row) / kPageRows, index)[to_int(row) % kPageRows] = static_cast<float>(value);
 }
 
-// Calls f(row) for the entries with positions in [first, last).
-template <typename F>
-void for_positions(const HeadRows& rows, std::int32_t first, std::int32_t last, F f) {
-  std::int32_t row = 0;
+// Calls set(row, distance from the anchor) for the entries with positions in [first, last).
+template <typename Set>
+void for_distances(const HeadRows& rows, std::int32_t first, std::int32_t last,
+                   std::span<const double> anchor, Set set) {
+  std::array<double, kPageRows> distances;
   for (int page = 0; page < rows.page_count(); ++page) {
     const Position* positions = rows.positions(page);
-    for (int i = 0; i < rows.rows_in_page(page); ++i, ++row) {
-      if (to_int(positions[i]) >= first && to_int(positions[i]) < last) f(Row{row});
+    const int count = rows.rows_in_page(page);
+    const auto inside = [=](Position p) { return to_int(p) >= first && to_int(p) < last; };
+    if (std::none_of(positions, positions + count, inside)) continue;
+    key_distances_of_page(rows, page, anchor.data(), distances.data());
+    for (int i = 0; i < count; ++i) {
+      if (inside(positions[i])) set(Row{page * kPageRows + i}, distances[static_cast<std::size_t>(i)]);
     }
   }
 }
@@ -92,15 +83,15 @@ struct NestedKV::State {
 struct NestedKV::Room {
   Room(std::byte* scratch, std::size_t dim) {
     Scratch s(scratch);
-    key = s.take<float>(dim);
-    for (auto* x : {&unit, &anchor, &window_sum}) *x = s.take<double>(dim);
+    units = s.take<double>(kUnits * dim);
+    for (auto* x : {&anchor, &window_sum}) *x = s.take<double>(dim);
   }
   static std::size_t bytes(std::size_t dim) {
-    return scratch_size<float>(dim) + 3 * scratch_size<double>(dim);
+    return scratch_size<double>(kUnits * dim) + 2 * scratch_size<double>(dim);
   }
 
-  std::span<float> key;
-  std::span<double> unit, anchor, window_sum;
+  static constexpr std::int32_t kUnits = 32;  // unit keys read together
+  std::span<double> units, anchor, window_sum;
 };
 
 PolicyNeeds NestedKV::needs() const {
@@ -123,25 +114,30 @@ void NestedKV::observe(const HeadView& head) const {
   for (std::int32_t p = std::max(0, first - static_cast<std::int32_t>(kRing)); p < first; ++p) {
     add(room.window_sum, state.remembered(p));
   }
-  for (std::int32_t i = 0; i < head.appended; ++i) {
-    arrive(head, state, room, first + i, Row{head.rows.rows - head.appended + i});
+  for (std::int32_t done = 0; done < head.appended; done += Room::kUnits) {
+    const std::int32_t count = std::min(head.appended - done, Room::kUnits);
+    read_unit_keys(head.rows, Row{head.rows.rows - head.appended + done}, count, room.units.data());
+    for (std::int32_t i = done; i < done + count; ++i) {
+      const std::size_t at = static_cast<std::size_t>(i - done) * head_dim_;
+      arrive(head, state, room, first + i, Row{head.rows.rows - head.appended + i},
+             room.units.subspan(at, head_dim_));
+    }
   }
 }
 
-void NestedKV::arrive(const HeadView& head, State& state, Room& room, std::int32_t position, Row row) const {
-  read_unit_key(head.rows, row, room.key, room.unit);
-  add(state.seen_sum, room.unit);
+void NestedKV::arrive(const HeadView& head, State& state, Room& room, std::int32_t position, Row row,
+                      std::span<const double> unit) const {
+  add(state.seen_sum, unit);
   if (position % state.length() == 0) std::fill(state.episode_sum.begin(), state.episode_sum.end(), 0.0);
-  add(state.episode_sum, room.unit);
+  add(state.episode_sum, unit);
 
-  add(room.window_sum, room.unit);
-  divide(room.window_sum, std::min(position + 1, kWindow), room.anchor);
-  set_state(head.rows, row, kCurrentState, distance(room.unit, room.anchor));
+  add(room.window_sum, unit);
+  set_state(head.rows, row, kCurrentState, distance(unit, room.window_sum, std::min(position + 1, kWindow)));
   const std::span<double> oldest = state.remembered(position);  // position - 63 leaves the window
   if (position >= static_cast<std::int32_t>(kRing)) {
-    for (std::size_t j = 0; j < head_dim_; ++j) room.window_sum[j] -= oldest[j];
+    subtract_doubles(oldest.data(), head_dim_, room.window_sum.data());
   }
-  std::copy(room.unit.begin(), room.unit.end(), oldest.begin());
+  std::copy(unit.begin(), unit.end(), oldest.begin());
   if ((position + 1) % state.length() == 0) close_episode(head, state, room, position / state.length());
 }
 
@@ -150,10 +146,8 @@ void NestedKV::close_episode(const HeadView& head, const State& state, Room& roo
                              std::int32_t episode) const {
   divide(state.episode_sum, state.length(), room.anchor);
   const std::int32_t start = episode * state.length();
-  for_positions(head.rows, start, start + state.length(), [&](Row row) {
-    read_unit_key(head.rows, row, room.key, room.unit);
-    set_state(head.rows, row, kEpisodicState, distance(room.unit, room.anchor));
-  });
+  for_distances(head.rows, start, start + state.length(), room.anchor,
+                [&](Row row, double distance) { set_state(head.rows, row, kEpisodicState, distance); });
 }
 
 NestedVectors NestedKV::vectors(const HeadView& head) const {
@@ -170,11 +164,12 @@ NestedVectors NestedKV::vectors(const HeadView& head) const {
     std::copy_n(head.rows.state(page, kCurrentState), count, v.anomaly[kCurrent].begin() + at);
   }
   const std::int32_t open = head.seen / state.length() * state.length();  // the episode still running
-  if (open < head.seen) divide(state.episode_sum, head.seen - open, room.anchor);
-  for_positions(head.rows, open, head.seen, [&](Row row) {
-    read_unit_key(head.rows, row, room.key, room.unit);
-    v.anomaly[kEpisodic][static_cast<std::size_t>(to_int(row))] = distance(room.unit, room.anchor);
-  });
+  if (open < head.seen) {
+    divide(state.episode_sum, head.seen - open, room.anchor);
+    for_distances(head.rows, open, head.seen, room.anchor, [&](Row row, double distance) {
+      v.anomaly[kEpisodic][static_cast<std::size_t>(to_int(row))] = distance;
+    });
+  }
   nested_combine(options_, v);
   return v;
 }

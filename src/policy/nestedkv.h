@@ -31,7 +31,8 @@ class NestedKV final : public Policy {
   struct State;  // names for parts of HeadView::state
   struct Room;   // scratch of observe
 
-  void arrive(const HeadView& head, State& state, Room& room, std::int32_t position, Row row) const;
+  void arrive(const HeadView& head, State& state, Room& room, std::int32_t position, Row row,
+              std::span<const double> unit) const;
   void close_episode(const HeadView& head, const State& state, Room& room, std::int32_t episode) const;
 
   NestedOptions options_;

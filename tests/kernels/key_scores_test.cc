@@ -136,6 +136,35 @@ TEST_P(KeyScoresTest, DistancesInDouble) {
   });
 }
 
+TEST_P(KeyScoresTest, DistancesOfOnePage) {
+  std::mt19937 random(5);
+  const Problem p(random, KvType::kF16, 72, 150);
+  const std::vector<double> anchor(p.anchor.begin(), p.anchor.end());
+  std::vector<double> all(150), page(kPageRows);
+  key_distances(p.head.view(), anchor.data(), all.data());
+  for (const int index : {0, 2}) {
+    key_distances_of_page(p.head.view(), index, anchor.data(), page.data());
+    for (int row = 0; row < p.head.view().rows_in_page(index); ++row) {
+      ASSERT_EQ(page[static_cast<std::size_t>(row)], all[static_cast<std::size_t>(index * kPageRows + row)]);
+    }
+  }
+}
+
+TEST_P(KeyScoresTest, UnitKeys) {
+  for_every_storage([](Problem& p) {
+    const int first = p.rows / 3, count = p.rows - first;
+    std::vector<double> out(static_cast<std::size_t>(count * p.d) + 1, -3.0);
+    read_unit_keys(p.head.view(), Row{first}, count, out.data());
+    for (int i = 0; i < count; ++i) {
+      const double* key = p.key(first + i);
+      for (int dim = 0; dim < p.d; ++dim) {
+        ASSERT_NEAR(out[static_cast<std::size_t>(i * p.d + dim)], key[dim] / norm_of(key, p.d), 1e-15) << i;
+      }
+    }
+    ASSERT_EQ(out.back(), -3.0) << "overrun";
+  });
+}
+
 TEST_P(KeyScoresTest, ZeroKeysAndAnchors) {
   TestHead head(KvType::kF16, 16, 2);
   std::vector<float> keys(32, 0.0f), out(2);
@@ -153,6 +182,10 @@ TEST_P(KeyScoresTest, ZeroKeysAndAnchors) {
   sum_unit_keys(head.view(), sums.data());
   EXPECT_NEAR(sums[0], 1.0, 1e-7);
   EXPECT_EQ(sums[1], 0.0);
+  std::vector<double> units(32, 9.0);
+  read_unit_keys(head.view(), Row{0}, 2, units.data());
+  EXPECT_EQ(units[0], 0.0);
+  EXPECT_EQ(units[16], 1.0);
 }
 
 }  // namespace
