@@ -49,14 +49,14 @@ KEYNEST_BF16_INLINE void transpose(__m512i (&rows)[kLanes]) {
 /// Blocks [first_block, last_block) of 16 rows (those from `rows` on are zero) as group `group` of a panel:
 /// panel[column pair, kPanelRows].
 template <class Load>
-KEYNEST_BF16 __attribute__((noinline)) void pack_group(const Load& load, int first_row, int rows,
-                                                       int first_block, int last_block, int group,
-                                                       std::uint32_t* panel) {
+KEYNEST_BF16 __attribute__((noinline)) void pack_group(Load load, int first_row, int rows, int first_block,
+                                                       int last_block, int group, std::uint32_t* panel) {
   std::uint32_t* out = panel + group * kLanes;
   for (int block = first_block; block < last_block; ++block, out += kLanes * kPanelRows) {
     __m512i words[kLanes];
+    for (int i = 0; i < rows; ++i) load.begin(i, first_row + i, block);
     for (int i = 0; i < kLanes; ++i)
-      words[i] = i < rows ? load(first_row + i, block) : _mm512_setzero_si512();
+      words[i] = i < rows ? load(i, first_row + i, block) : _mm512_setzero_si512();
     transpose(words);
     for (int i = 0; i < kLanes; ++i) _mm512_store_si512(out + i * kPanelRows, words[i]);
   }
@@ -173,7 +173,7 @@ void pack_panel(const WeightMatrix& w, int first_row, int rows, int column, int 
         break;
       case WeightFormat::kOther:
         convert_rows(w, first, count, column, columns, converted, kPanelDepth);
-        pack(LoadFloat{converted, first, first_block});
+        pack(LoadFloat{converted, first_block});
         break;
     }
   }

@@ -53,16 +53,23 @@ KEYNEST_BF16_INLINE float half_at(const std::byte* at) {
   return _cvtsh_ss(bits);
 }
 
-float signed_byte(std::byte value) { return static_cast<float>(static_cast<std::int8_t>(value)); }
+// A loader gives columns [32 block, 32 block + 32) of a row as BF16; `index` is the row's number of the 16
+// that are packed together, and begin() comes first for all of them. The formats are ggml's.
 
-// A loader gives columns [32 b, 32 b + 32) of a row as BF16. The formats are ggml's.
+/// For formats that have nothing to begin with.
+struct Loader {
+  KEYNEST_BF16_INLINE void begin(int /*index*/, int /*row*/, int /*block*/) {}
+};
 
 /// The stored block that holds columns [32 block, 32 block + 32) of a row, in a format of `size` bytes for
-/// `columns`.
+/// `columns`. Asks for the same columns 16 rows on, which are read next: 16 rows at a time are too many
+/// streams for the CPU to foresee.
 KEYNEST_BF16_INLINE const std::byte* block_at(const WeightMatrix& weights, int row, int block, int columns,
                                               int size) {
-  return weights.data + static_cast<std::size_t>(row) * weights.row_bytes +
-         static_cast<std::size_t>(block * kBlockColumns / columns) * static_cast<std::size_t>(size);
+  const std::byte* in_row = weights.data + static_cast<std::size_t>(row) * weights.row_bytes;
+  const int ahead = block * size * kBlockColumns / columns;
+  _mm_prefetch(reinterpret_cast<const char*>(in_row) + 16 * weights.row_bytes + ahead, _MM_HINT_T0);
+  return in_row + static_cast<std::size_t>(block * kBlockColumns / columns) * static_cast<std::size_t>(size);
 }
 
 /// 16 bytes as 32 numbers: the low nibbles, then the high ones.
@@ -77,18 +84,20 @@ KEYNEST_BF16_INLINE __m256i bytes_at(const std::byte* at) {
 }
 
 /// Q4_0: an F16 scale, 32 weights of four bits less 8.
-struct LoadQ4_0 {
+struct LoadQ4_0 : Loader {
   const WeightMatrix& weights;
-  KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
+  explicit LoadQ4_0(const WeightMatrix& matrix) : weights(matrix) {}
+  KEYNEST_BF16_INLINE __m512i operator()(int /*index*/, int row, int block) const {
     const std::byte* at = block_at(weights, row, block, 32, 18);
     return scaled(_mm256_sub_epi8(nibbles(at + 2), _mm256_set1_epi8(8)), half_at(at));
   }
 };
 
 /// Q4_1: an F16 scale and an F16 minimum, 32 weights of four bits.
-struct LoadQ4_1 {
+struct LoadQ4_1 : Loader {
   const WeightMatrix& weights;
-  KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
+  explicit LoadQ4_1(const WeightMatrix& matrix) : weights(matrix) {}
+  KEYNEST_BF16_INLINE __m512i operator()(int /*index*/, int row, int block) const {
     const std::byte* at = block_at(weights, row, block, 32, 20);
     return scaled(nibbles(at + 4), half_at(at), half_at(at + 2));
   }
@@ -100,9 +109,10 @@ KEYNEST_BF16_INLINE __m256i sixteens(std::uint32_t bits) {
 }
 
 /// Q5_0: an F16 scale, the fifth bits of 32 weights, their low four bits; less 16.
-struct LoadQ5_0 {
+struct LoadQ5_0 : Loader {
   const WeightMatrix& weights;
-  KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
+  explicit LoadQ5_0(const WeightMatrix& matrix) : weights(matrix) {}
+  KEYNEST_BF16_INLINE __m512i operator()(int /*index*/, int row, int block) const {
     const std::byte* at = block_at(weights, row, block, 32, 22);
     std::uint32_t fifth;
     std::memcpy(&fifth, at + 2, sizeof fifth);
@@ -113,9 +123,10 @@ struct LoadQ5_0 {
 };
 
 /// Q5_1: an F16 scale and an F16 minimum, the fifth bits of 32 weights, their low four bits.
-struct LoadQ5_1 {
+struct LoadQ5_1 : Loader {
   const WeightMatrix& weights;
-  KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
+  explicit LoadQ5_1(const WeightMatrix& matrix) : weights(matrix) {}
+  KEYNEST_BF16_INLINE __m512i operator()(int /*index*/, int row, int block) const {
     const std::byte* at = block_at(weights, row, block, 32, 24);
     std::uint32_t fifth;
     std::memcpy(&fifth, at + 4, sizeof fifth);
@@ -124,9 +135,10 @@ struct LoadQ5_1 {
 };
 
 /// IQ4_NL: an F16 scale, 32 weights of four bits that number 16 fixed values.
-struct LoadIQ4_NL {
+struct LoadIQ4_NL : Loader {
   const WeightMatrix& weights;
-  KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
+  explicit LoadIQ4_NL(const WeightMatrix& matrix) : weights(matrix) {}
+  KEYNEST_BF16_INLINE __m512i operator()(int /*index*/, int row, int block) const {
     const std::byte* at = block_at(weights, row, block, 32, 18);
     const __m256i values = _mm256_broadcastsi128_si256(
         _mm_setr_epi8(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113));
@@ -135,25 +147,34 @@ struct LoadIQ4_NL {
 };
 
 /// Q8_0: an F16 scale and 32 signed bytes.
-struct LoadQ8_0 {
+struct LoadQ8_0 : Loader {
   const WeightMatrix& weights;
-  KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
+  explicit LoadQ8_0(const WeightMatrix& matrix) : weights(matrix) {}
+  KEYNEST_BF16_INLINE __m512i operator()(int /*index*/, int row, int block) const {
     const std::byte* at = block_at(weights, row, block, 32, 34);
     return scaled(bytes_at(at + 2), half_at(at));
   }
 };
 
-/// The scale and the minimum of part 0 .. 7 of a block of Q4_K or Q5_K: F16 scales of scales and minima, then
-/// eight of both in 6 bits each.
-struct PartScale {
-  float scale, minimum;
-  KEYNEST_BF16_INLINE PartScale(const std::byte* at, int part) {
-    const auto packed = [&](int i) { return std::to_integer<unsigned>(at[4 + i]); };
-    const unsigned six =
-        part < 4 ? packed(part) & 63 : (packed(part + 4) & 15) | (packed(part - 4) >> 6) << 4;
-    const unsigned low = part < 4 ? packed(part + 4) & 63 : packed(part + 4) >> 4 | (packed(part) >> 6) << 4;
-    scale = half_at(at) * static_cast<float>(six);
-    minimum = half_at(at + 2) * static_cast<float>(low);
+/// Scales and minima of 16 rows of a block of Q4_K or Q5_K, of 8 parts: F16 scales of scales and of minima,
+/// then eight of both in 6 bits each, of which the last four of both lie apart.
+struct PartScales {
+  float scales[16][8], minima[16][8];
+
+  KEYNEST_BF16_INLINE void read(int row, const std::byte* at) {
+    std::uint32_t packed[3];
+    std::memcpy(packed, at + 4, sizeof packed);
+    const std::uint32_t high_scales = (packed[2] & 0x0f0f0f0f) | (packed[0] >> 2 & 0x30303030);
+    const std::uint32_t high_minima = (packed[2] >> 4 & 0x0f0f0f0f) | (packed[1] >> 2 & 0x30303030);
+    store(scales[row], packed[0] & 0x3f3f3f3f, high_scales, half_at(at));
+    store(minima[row], packed[1] & 0x3f3f3f3f, high_minima, -half_at(at + 2));
+  }
+
+ private:
+  KEYNEST_BF16_INLINE static void store(float* out, std::uint32_t low, std::uint32_t high, float scale) {
+    const __m128i bytes = _mm_set_epi32(0, 0, static_cast<int>(high), static_cast<int>(low));
+    const __m256 numbers = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+    _mm256_storeu_ps(out, _mm256_mul_ps(numbers, _mm256_set1_ps(scale)));
   }
 };
 
@@ -167,23 +188,30 @@ KEYNEST_BF16_INLINE __m256i nibbles_of_part(const std::byte* at, int part) {
 /// Q4_K, 256 weights: scales, nibbles.
 struct LoadQ4_K {
   const WeightMatrix& weights;
-  KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
+  PartScales parts{};
+  KEYNEST_BF16_INLINE void begin(int index, int row, int block) {
+    if (block % 8 == 0) parts.read(index, block_at(weights, row, block, 256, 144));
+  }
+  KEYNEST_BF16_INLINE __m512i operator()(int index, int row, int block) const {
     const std::byte* at = block_at(weights, row, block, 256, 144);
-    const PartScale part(at, block % 8);
-    return scaled(nibbles_of_part(at + 16, block % 8), part.scale, -part.minimum);
+    return scaled(nibbles_of_part(at + 16, block % 8), parts.scales[index][block % 8],
+                  parts.minima[index][block % 8]);
   }
 };
 
 /// Q5_K, 256 weights: scales, 32 bytes with the fifth bit of a weight of every part, nibbles.
 struct LoadQ5_K {
   const WeightMatrix& weights;
-  KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
+  PartScales parts{};
+  KEYNEST_BF16_INLINE void begin(int index, int row, int block) {
+    if (block % 8 == 0) parts.read(index, block_at(weights, row, block, 256, 176));
+  }
+  KEYNEST_BF16_INLINE __m512i operator()(int index, int row, int block) const {
     const std::byte* at = block_at(weights, row, block, 256, 176);
-    const PartScale part(at, block % 8);
-    const __mmask32 fifth =
-        _mm256_test_epi8_mask(bytes_at(at + 16), _mm256_set1_epi8(static_cast<char>(1 << block % 8)));
+    const __m256i bit = _mm256_set1_epi8(static_cast<char>(1 << block % 8));
+    const __mmask32 fifth = _mm256_test_epi8_mask(bytes_at(at + 16), bit);
     const __m256i five = _mm256_or_si256(nibbles_of_part(at + 48, block % 8), sixteens(fifth));
-    return scaled(five, part.scale, -part.minimum);
+    return scaled(five, parts.scales[index][block % 8], parts.minima[index][block % 8]);
   }
 };
 
@@ -191,7 +219,15 @@ struct LoadQ5_K {
 /// scale; less 32.
 struct LoadQ6_K {
   const WeightMatrix& weights;
-  KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
+  float scales[16][16]{};
+  KEYNEST_BF16_INLINE void begin(int index, int row, int block) {
+    if (block % 8 != 0) return;
+    const std::byte* at = block_at(weights, row, block, 256, 210);
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + 192));
+    _mm512_storeu_ps(scales[index], _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)),
+                                                  _mm512_set1_ps(half_at(at + 208))));
+  }
+  KEYNEST_BF16_INLINE __m512i operator()(int index, int row, int block) const {
     const std::byte* at = block_at(weights, row, block, 256, 210);
     const int half = block % 8 / 4, part = block % 4;
     const __m256i both = bytes_at(at + 64 * half + 32 * (part % 2));
@@ -199,25 +235,25 @@ struct LoadQ6_K {
     const __m256i pairs = _mm256_srl_epi16(bytes_at(at + 128 + 32 * half), _mm_cvtsi32_si128(2 * part));
     const __m256i high = _mm256_slli_epi16(_mm256_and_si256(pairs, _mm256_set1_epi8(3)), 4);
     const __m256i six = _mm256_sub_epi8(_mm256_or_si256(low, high), _mm256_set1_epi8(32));
-    const float scale = half_at(at + 208);
-    const std::byte* scales = at + 192 + 8 * half + 2 * part;
-    return scaled_halves(six, scale * signed_byte(scales[0]), scale * signed_byte(scales[1]));
+    return scaled_halves(six, scales[index][block % 8 * 2], scales[index][block % 8 * 2 + 1]);
   }
 };
 
 /// F16: half precision.
-struct LoadF16 {
+struct LoadF16 : Loader {
   const WeightMatrix& weights;
-  KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
+  explicit LoadF16(const WeightMatrix& matrix) : weights(matrix) {}
+  KEYNEST_BF16_INLINE __m512i operator()(int /*index*/, int row, int block) const {
     const std::byte* at = block_at(weights, row, block, 32, 64);
     return to_bf16(_mm512_cvtph_ps(bytes_at(at)), _mm512_cvtph_ps(bytes_at(at + 32)));
   }
 };
 
 /// BF16: nothing to do.
-struct LoadBF16 {
+struct LoadBF16 : Loader {
   const WeightMatrix& weights;
-  KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
+  explicit LoadBF16(const WeightMatrix& matrix) : weights(matrix) {}
+  KEYNEST_BF16_INLINE __m512i operator()(int /*index*/, int row, int block) const {
     return _mm512_loadu_si512(block_at(weights, row, block, 32, 64));
   }
 };
@@ -225,9 +261,10 @@ struct LoadBF16 {
 /// Rows that were converted to float before.
 struct LoadFloat {
   const float* rows;  // [row, kPanelDepth]
-  int first_row, first_block;
-  KEYNEST_BF16_INLINE __m512i operator()(int row, int block) const {
-    const float* at = rows + static_cast<std::size_t>(row - first_row) * kPanelDepth +
+  int first_block;
+  KEYNEST_BF16_INLINE void begin(int /*index*/, int /*row*/, int /*block*/) {}
+  KEYNEST_BF16_INLINE __m512i operator()(int index, int /*row*/, int block) const {
+    const float* at = rows + static_cast<std::size_t>(index) * kPanelDepth +
                       static_cast<std::size_t>(block - first_block) * kBlockColumns;
     return to_bf16(_mm512_loadu_ps(at), _mm512_loadu_ps(at + 16));
   }
