@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/simd_targets.h"
+
 namespace keynest::bench {
 namespace {
 
@@ -30,7 +32,7 @@ struct Flags {
   std::vector<std::string> types;
   std::vector<int> tokens{64, 128, 256};
   int threads = 1, rounds = 7;
-  bool shapes = false;
+  bool shapes = false, avx2 = false;
   ProductKernel kernel = best_product_kernel();
 };
 
@@ -98,7 +100,7 @@ class Products {
       : matrices_(type, shape,
                   kernel == Kernel::kRearranged ? rearranged_memory() : ggml_backend_cpu_buffer_type()),
         context_(new_context(3 * matrices_.all().size() + 8)),
-        native_(flags.kernel),
+        native_(Gemm::kNative, flags.kernel),
         x_(static_cast<std::size_t>(shape.in) * static_cast<std::size_t>(tokens), 0.5f),
         rounded_(x_.size()),
         out_(static_cast<std::size_t>(shape.out) * static_cast<std::size_t>(tokens)),
@@ -271,7 +273,9 @@ int run(int argc, char** argv) {
                                                      {"float", ProductKernel::kFloat}};
   app.add_option("--kernel", flags.kernel, "of keynest (the CPU's best)")
       ->transform(CLI::CheckedTransformer(kernels));
+  app.add_flag("--avx2", flags.avx2, "keynest on AVX2, to compare with a ggml built for that");
   CLI11_PARSE(app, argc, argv);
+  if (flags.avx2) hwy::DisableTargets(HWY_AVX3 | HWY_AVX3_DL);
   ggml_log_set([](ggml_log_level, const char*, void*) {}, nullptr);  // a line for every matrix it rearranges
   std::printf("| type | product | tokens | keynest | ggml | ggml, rearranged | keynest ÷ best ggml |\n");
   std::printf("|---|---|---|---|---|---|---|\n");

@@ -12,8 +12,9 @@
 
 namespace keynest {
 
-/// Who multiplies blocks of tokens with weights. Native: keynest's own BF16 kernels, where the CPU has
-/// AVX-512 BF16 (weights then stay as the file has them); a single token's products are always ggml's.
+/// Who multiplies blocks of tokens with weights. Native: keynest's own kernels, in BF16 where the CPU has
+/// AVX-512 BF16, else in F32; weights then stay as the file has them. Auto: for each type of weights whoever
+/// was measured to be faster on such a CPU.
 enum class Gemm { kAuto, kGgml, kNative };
 
 struct ModelOptions {

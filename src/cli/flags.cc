@@ -70,9 +70,9 @@ void declare_sampling(CLI::App& command, SamplingOptions& sampling, const char* 
 void declare(CLI::App& command, ModelFlags& flags) {
   add(command, "-m,--model", flags.path, "MODEL", "Model file (GGUF)")->required()->group("Model");
   add(command, "--gemm", flags.gemm, "auto|ggml|native",
-      "Who multiplies blocks of the prompt with the weights: keynest's own BF16 kernels (native, where the "
-      "CPU has "
-      "AVX-512 BF16) or ggml")
+      "Who multiplies blocks of the prompt with the weights: keynest's own kernels (native), ggml, or for "
+      "each "
+      "type of weights the faster one")
       ->capture_default_str()
       ->group("Machine");
 }

@@ -51,6 +51,10 @@ void bf16_matmul_panel(const WeightMatrix& weights, int first_row, int rows, con
 int bf16_matmul_least_tokens(WeightFormat format);
 
 /// In F32 on any CPU, activations [tokens, columns]. The matrix needs its `to_float`.
+inline constexpr int kFloatMatmulLeastTokens = 32;
+/// Whether that was measured to be faster than ggml's kernels: on x86 with AVX2 and with AVX-512, for some
+/// formats.
+bool float_matmul_preferred(WeightFormat format);
 std::size_t float_matmul_scratch_bytes();
 void float_matmul_panel(const WeightMatrix& weights, int first_row, int rows, const float* activations,
                         int tokens, float* out, std::size_t out_stride, void* scratch);

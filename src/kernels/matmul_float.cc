@@ -93,6 +93,13 @@ namespace keynest {
 
 HWY_EXPORT(multiply_panel);
 
+bool float_matmul_preferred(WeightFormat format) {
+  // For Q4_0 and IQ4_NL ggml rearranges weights, for K formats it has tiled kernels.
+  if ((hwy::SupportedTargets() & (HWY_AVX2 | HWY_AVX3)) == 0) return false;
+  return format == WeightFormat::kQ4_1 || format == WeightFormat::kQ5_0 || format == WeightFormat::kQ5_1 ||
+         format == WeightFormat::kQ8_0 || format == WeightFormat::kF16 || format == WeightFormat::kBF16;
+}
+
 std::size_t float_matmul_scratch_bytes() { return sizeof(float) * kPanelRows * kPanelDepth; }
 
 void float_matmul_panel(const WeightMatrix& weights, int first_row, int rows, const float* activations,

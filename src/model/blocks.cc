@@ -70,7 +70,7 @@ StepBuilder::StepBuilder(ggml_context* context, const StepShape& shape, const Hp
     return tensor;
   };
   step_.graph = ggml_new_graph_custom(context, graph_nodes, false);
-  if (hparams.native_gemm) products_ = std::make_shared<NativeProducts>();
+  if (hparams.gemm != Gemm::kGgml) products_ = std::make_shared<NativeProducts>(hparams.gemm);
   step_.resources = products_;
   step_.tokens = input(shape.tokens, "tokens");
   step_.positions = input(shape.tokens, "positions");

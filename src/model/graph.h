@@ -24,7 +24,7 @@ struct Hparams {
   float norm_epsilon = 0;
   float attention_scale = 0;                ///< of the logits q.k
   std::vector<std::int32_t> layer_windows;  ///< [layers], 0 = global
-  bool native_gemm = false;                 ///< blocks of tokens are multiplied by keynest's own kernels
+  Gemm gemm = Gemm::kGgml;                  ///< who multiplies blocks of tokens
 };
 
 /// The two operations of a layer that the engine binds: implemented with ggml custom operations.

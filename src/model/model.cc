@@ -94,16 +94,8 @@ Status GgufModel::read(GgufFile& file, const ModelOptions& options) {
   hparams_ = read_hparams(metadata);
   check_vocabulary(metadata);
   KEYNEST_TRY(metadata.status());
-  hparams_.native_gemm = options.gemm == Gemm::kAuto
-                             ? native_products_preferred()
-                             : options.gemm == Gemm::kNative && native_products_supported();
-  if (options.gemm == Gemm::kNative && !hparams_.native_gemm) {
-    return Error{
-        ErrorCode::kUnsupported,
-        "native matrix products need a CPU with AVX-512 BF16, which this is not: ask for auto or ggml"};
-  }
-  // Native products read weights as the file has them; for single tokens, rearranged ones are no faster.
-  WeightTable table(file, options.repack && !hparams_.native_gemm);
+  hparams_.gemm = options.gemm;
+  WeightTable table(file, options.repack, options.gemm);
   network_ = create(metadata, hparams_, table);
   fill_info(metadata, file);
   KEYNEST_TRY(metadata.status());
@@ -134,8 +126,12 @@ void GgufModel::fill_info(Metadata& metadata, const GgufFile& file) {
   info_.vocabulary = hparams_.vocabulary;
   info_.trained_context = hparams_.trained_context;
   info_.layer_windows = hparams_.layer_windows;
-  info_.gemm = hparams_.native_gemm ? "native" : "ggml";
-  for (std::int64_t id = 0; id < file.tensor_count(); ++id) info_.weight_bytes += file.tensor(id).bytes;
+  info_.gemm = "ggml";
+  for (std::int64_t id = 0; id < file.tensor_count(); ++id) {
+    const TensorInfo tensor = file.tensor(id);
+    info_.weight_bytes += tensor.bytes;
+    if (tensor.shape[1] > 1 && multiplies_natively(hparams_.gemm, tensor.type)) info_.gemm = "native";
+  }
 }
 
 }  // namespace

@@ -72,13 +72,18 @@ struct NativeProducts::Task {
   std::atomic<int> next_panel{0};
 };
 
-bool native_products_supported() { return bf16_matmul_supported(); }
-
-// ggml has kernels for AMX tiles, with weights rearranged for them.
-bool native_products_preferred() { return native_products_supported() && ggml_cpu_has_amx_int8() == 0; }
-
 ProductKernel best_product_kernel() {
   return bf16_matmul_supported() ? ProductKernel::kBf16 : ProductKernel::kFloat;
+}
+
+bool multiplies_natively(Gemm gemm, ggml_type type) {
+  if (gemm == Gemm::kGgml || ggml_get_type_traits(type)->to_float == nullptr) return false;
+  if (gemm == Gemm::kNative) return true;
+  // ggml has kernels for AMX tiles, with weights rearranged for them.
+  if (ggml_cpu_has_amx_int8() != 0) return false;
+  const WeightFormat format = weight_format(type);
+  return best_product_kernel() == ProductKernel::kBf16 ? format != WeightFormat::kOther
+                                                       : float_matmul_preferred(format);
 }
 
 ggml_tensor* NativeProducts::rounded(ggml_context* context, ggml_tensor* x) {
@@ -89,12 +94,17 @@ ggml_tensor* NativeProducts::rounded(ggml_context* context, ggml_tensor* x) {
   return last_rounded_;
 }
 
+int NativeProducts::least_tokens(WeightFormat format) const {
+  return kernel_ == ProductKernel::kBf16 ? bf16_matmul_least_tokens(format) : kFloatMatmulLeastTokens;
+}
+
 ggml_tensor* NativeProducts::product(ggml_context* context, ggml_tensor* weight, ggml_tensor* x) {
   const auto to_float = ggml_get_type_traits(weight->type)->to_float;
   const WeightFormat format = weight_format(weight->type);
   const std::int64_t in = weight->ne[0], out = weight->ne[1], tokens = x->ne[1];
-  if (tokens < bf16_matmul_least_tokens(format) || in % 32 != 0) return nullptr;
-  if (to_float == nullptr || !ggml_is_contiguous(weight) || !in_plain_memory(weight)) return nullptr;
+  if (!multiplies_natively(gemm_, weight->type) || tokens < least_tokens(format) || in % 32 != 0)
+    return nullptr;
+  if (!ggml_is_contiguous(weight) || !in_plain_memory(weight)) return nullptr;
 
   auto task = std::make_shared<Task>();
   task->weights = {static_cast<const std::byte*>(weight->data),

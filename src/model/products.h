@@ -8,13 +8,9 @@
 #include <memory>
 
 #include "kernels/matmul.h"
+#include "keynest/model.h"
 
 namespace keynest {
-
-/// True when this machine has the kernels for products of its own.
-bool native_products_supported();
-/// True where they are also the better choice: not on CPUs with AMX, which ggml's own kernels use.
-bool native_products_preferred();
 
 /// The format of ggml's type; kOther for those without a kernel of their own.
 WeightFormat weight_format(ggml_type type);
@@ -23,21 +19,27 @@ WeightFormat weight_format(ggml_type type);
 enum class ProductKernel { kBf16, kFloat };
 ProductKernel best_product_kernel();
 
+/// Whether products of blocks of tokens with weights of this type are keynest's own. kAuto: where they were
+/// measured to be faster than ggml's best on such a CPU (docs/performance.md).
+bool multiplies_natively(Gemm gemm, ggml_type type);
+
 /// The products of one graph; lives as long as the graph.
 class NativeProducts {
  public:
-  explicit NativeProducts(ProductKernel kernel = best_product_kernel()) : kernel_(kernel) {}
+  explicit NativeProducts(Gemm gemm, ProductKernel kernel = best_product_kernel())
+      : gemm_(gemm), kernel_(kernel) {}
 
   /// weight [in, out] times x [in, tokens] as a node that computes it natively, or null where ggml's own
-  /// product is the better one: few tokens, a type or shape the kernel does not take, weights that ggml has
-  /// rearranged.
+  /// product is the better one: few tokens, a type or shape the kernel does not take.
   ggml_tensor* product(ggml_context* context, ggml_tensor* weight, ggml_tensor* x);
 
  private:
   struct Task;
   static void compute(ggml_tensor* out, int thread, int threads, void* task);
+  int least_tokens(WeightFormat format) const;
   ggml_tensor* rounded(ggml_context* context, ggml_tensor* x);
 
+  Gemm gemm_;
   ProductKernel kernel_;
   std::list<std::shared_ptr<Task>> tasks_;  // stable addresses, copied with a graph's description
   ggml_tensor *last_x_ = nullptr, *last_rounded_ = nullptr;  // gate and up, or q, k and v, share one

@@ -9,6 +9,8 @@
 #include <functional>
 #include <thread>
 
+#include "model/products.h"
+
 namespace keynest {
 namespace {
 
@@ -76,8 +78,8 @@ std::string print(std::span<const std::int64_t> shape) {
 
 }  // namespace
 
-WeightTable::WeightTable(const GgufFile& file, bool repack)
-    : file_(file), taken_(static_cast<std::size_t>(file.tensor_count())) {
+WeightTable::WeightTable(const GgufFile& file, bool repack, Gemm gemm)
+    : file_(file), gemm_(gemm), taken_(static_cast<std::size_t>(file.tensor_count())) {
   if (repack) extra_types_ = list_extra_types();
 }
 
@@ -102,7 +104,9 @@ WeightTable::Group& WeightTable::group(ggml_backend_buffer_type_t type) {
 }
 
 ggml_backend_buffer_type_t WeightTable::choose(const TensorInfo& info, WeightUse use) const {
-  if (use != WeightUse::kVector) {
+  // Native products read weights as the file has them.
+  const bool native = use == WeightUse::kMatrix && multiplies_natively(gemm_, info.type);
+  if (use != WeightUse::kVector && !native) {
     for (ggml_backend_buffer_type_t type : extra_types_) {
       if (usable(info, use, type)) return type;
     }

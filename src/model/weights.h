@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "keynest/model.h"
 #include "keynest/result.h"
 #include "model/gguf_file.h"
 
@@ -45,7 +46,8 @@ class Weights {
 /// error.
 class WeightTable {
  public:
-  WeightTable(const GgufFile& file, bool repack);
+  /// With `repack`, matrices that ggml multiplies go to its rearranged memory where it offers that.
+  WeightTable(const GgufFile& file, bool repack, Gemm gemm);
 
   /// A tensor that must be there with exactly this shape, or null and an error. Taking one name for two uses
   /// gives one tensor where both can share memory, else two.
@@ -84,6 +86,7 @@ class WeightTable {
   void settle_memory(const MappedFile& data) const;
 
   const GgufFile& file_;
+  Gemm gemm_;
   std::vector<ggml_backend_buffer_type_t> extra_types_;
   std::vector<Group> groups_;
   std::vector<bool> taken_;

@@ -36,7 +36,6 @@ double rms_error(const std::vector<float>& got, const std::vector<double>& exact
 }
 
 TEST_P(ProductTypes, NoFurtherFromExactThanGgml) {
-  if (!native_products_supported()) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
   const ggml_type type = GetParam();
   const std::unique_ptr<ggml_backend, decltype(&ggml_backend_free)> backend(ggml_backend_cpu_init(),
                                                                             ggml_backend_free);
@@ -54,7 +53,7 @@ TEST_P(ProductTypes, NoFurtherFromExactThanGgml) {
   ggml_backend_tensor_set(weight, stored.data(), 0, stored.size());
 
   ggml_tensor* x = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, kIn, kTokens);
-  NativeProducts products;
+  NativeProducts products(Gemm::kNative);
   ggml_tensor* native = products.product(context.get(), weight, x);
   ASSERT_NE(native, nullptr);
   ggml_tensor* plain = ggml_mul_mat(context.get(), weight, x);
@@ -103,7 +102,7 @@ float rounded_to_bf16(float value) {
 
 /// Tokens that are one 1 among zeros read the panel out, weight by weight.
 TEST_P(ProductTypes, PanelsHoldTheBitsOfTheConversionToFloat) {
-  if (!native_products_supported()) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
+  if (!bf16_matmul_supported()) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
   const ggml_type type = GetParam();
   const std::vector<float> source = numbers(kIn * kOut, 0.05f, 3);
   std::vector<std::byte> stored(ggml_row_size(type, kIn) * kOut);
@@ -140,7 +139,7 @@ TEST(Products, FewTokensStayWithGgml) {
   const ggml_init_params params{ggml_tensor_overhead() * 8, nullptr, true};
   const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init(params), ggml_free);
   ggml_tensor* weight = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 64);
-  NativeProducts products;
+  NativeProducts products(Gemm::kNative);
   ggml_tensor* one = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, 64, 1);
   EXPECT_EQ(products.product(context.get(), weight, one), nullptr);
 }
