@@ -15,10 +15,11 @@ MAY_INCLUDE = {
     "model": {"kernels"},
     "engine": {"kernels", "cache", "policy", "model"},
     "eval": {"engine"},
+    "bench": {"kernels", "policy", "engine"},
     "server": {"engine"},
-    "cli": {"engine", "eval", "server"},
+    "cli": {"engine", "eval", "bench", "server"},
 }
-KNOW_THE_ENGINE = {"model", "engine"}
+KNOW_THE_ENGINE = {"model", "engine", "bench"}
 ENGINE_HEADERS = {"ggml.h", "ggml-cpu.h", "ggml-backend.h", "ggml-alloc.h", "gguf.h", "llama.h"}
 INCLUDE = re.compile(r'^\s*#include ["<]([^">]+)[">]', re.MULTILINE)
 

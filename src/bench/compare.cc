@@ -1,0 +1,159 @@
+#include "bench/compare.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <system_error>
+
+#include "bench/peak.h"
+#include "bench/text.h"
+
+namespace keynest::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder for prompts and statistics, gone afterwards.
+class Scratch {
+ public:
+  Scratch() {
+    std::error_code error;
+    path_ = (fs::temp_directory_path(error) / "keynest-bench-XXXXXX").string();
+    if (error || ::mkdtemp(path_.data()) == nullptr) path_.clear();
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  bool ok() const { return !path_.empty(); }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+Error no_scratch() {
+  return {ErrorCode::kIo,
+          "no temporary folder could be made for the prompts; set TMPDIR to one that can be written"};
+}
+
+/// One engine of the comparison.
+struct Contender {
+  std::string name;
+  std::function<Result<Measured>(const Task& task)> run;
+  bool installed = true;
+  std::int64_t fails_from = std::numeric_limits<std::int64_t>::max();  ///< tokens
+};
+
+class Comparison {
+ public:
+  Comparison(const CompareOptions& options, Recorder& recorder) : options_(options), recorder_(recorder) {}
+
+  Status run(const char* part, std::vector<Contender> contenders);
+
+ private:
+  Result<Task> task(std::int64_t tokens);
+  Status record_peak(int round);
+  Status run_one(const char* part, Contender& contender, const Task& task, int round);
+
+  const CompareOptions& options_;
+  Recorder& recorder_;
+  Scratch scratch_;
+};
+
+/// The prompt of a length, written when it is first wanted.
+Result<Task> Comparison::task(std::int64_t tokens) {
+  const std::string file = scratch_.file("prompt-" + std::to_string(tokens) + ".txt");
+  if (!fs::exists(file)) {
+    std::ofstream out(file, std::ios::binary);
+    out << text_of(*options_.model, options_.text, static_cast<std::size_t>(tokens));
+    out.close();
+    if (!out) return Error{ErrorCode::kIo, file + ": writing failed; is the disk full?"};
+  }
+  return Task{options_.model_path, file, tokens, options_.answer, options_.threads, options_.limit_seconds};
+}
+
+Status Comparison::record_peak(int round) {
+  const Peak peak = measure_peak(options_.threads, options_.peak_seconds, std::size_t{64} << 20);
+  return recorder_.add({{"part", "peak"},
+                        {"threads", options_.threads},
+                        {"round", round},
+                        {"flops", peak.flops},
+                        {"copy_bytes", peak.copy_bytes}});
+}
+
+Status Comparison::run_one(const char* part, Contender& contender, const Task& task, int round) {
+  if (!contender.installed || task.tokens >= contender.fails_from) return {};
+  const std::string label = contender.name + ", " + std::to_string(task.tokens) + " tokens";
+  recorder_.tell(std::string(part) + " round " + std::to_string(round + 1) + ": " + label);
+  const auto measured = contender.run(task);
+  if (!measured) return measured.error();
+  if (!measured->missing.empty()) {
+    contender.installed = false;
+    recorder_.tell(contender.name + " is left out: " + measured->missing);
+    return {};
+  }
+  Json run = {{"part", part}, {"name", contender.name}, {"length", task.tokens}, {"round", round}};
+  if (!measured->problem.empty()) {
+    contender.fails_from = task.tokens;
+    recorder_.tell(label + ": " + measured->problem);
+    run["problem"] = measured->problem;
+  } else {
+    run.update(measured->figures);
+  }
+  return recorder_.add(std::move(run));
+}
+
+Status Comparison::run(const char* part, std::vector<Contender> contenders) {
+  if (!scratch_.ok()) return no_scratch();
+  for (int round = 0; round < options_.rounds; ++round) {
+    for (const std::int64_t length : options_.lengths) {
+      KEYNEST_TRY(record_peak(round));
+      const auto given = task(length);
+      if (!given) return given.error();
+      for (std::size_t i = 0; i < contenders.size(); ++i) {
+        // The next round begins one further, so that nobody always comes after the same one.
+        Contender& next = contenders[(i + static_cast<std::size_t>(round)) % contenders.size()];
+        KEYNEST_TRY(run_one(part, next, *given, round));
+      }
+    }
+  }
+  return {};
+}
+
+std::vector<Contender> keynest_contenders(const CompareOptions& options, const Stopped& stopped) {
+  std::vector<Contender> contenders;
+  for (const KeynestEngine& engine : options.keynest) {
+    contenders.push_back({"keynest " + engine.policy, [engine, stopped](const Task& task) {
+                            return run_keynest(engine, task, stopped);
+                          }});
+  }
+  return contenders;
+}
+
+}  // namespace
+
+Status bench_compare(const CompareOptions& options, Recorder& recorder) {
+  const Stopped stopped = recorder.host().stopped;
+  auto contenders = keynest_contenders(options, stopped);
+  for (const std::string& peer : options.peers) {
+    const std::string script = options.peer_folder + "/" + peer;
+    contenders.push_back({peer, [script, stopped, budget = options.budget](const Task& task) {
+                            return run_peer(script, budget, task, stopped);
+                          }});
+  }
+  return Comparison(options, recorder).run("compare", std::move(contenders));
+}
+
+Status bench_memory(const CompareOptions& options, Recorder& recorder) {
+  return Comparison(options, recorder).run("memory", keynest_contenders(options, recorder.host().stopped));
+}
+
+}  // namespace keynest::bench

@@ -1,0 +1,48 @@
+#include "bench/layer.h"
+
+#include <algorithm>
+
+namespace keynest::bench {
+
+Layer::Layer(const std::string& spec, const CacheShape& shape, KvType type, int rows, int block)
+    : evictor_(*Evictor::create(*PolicySpec::parse(spec), shape)),
+      heads_(PageLayout::make(type, shape.head_dim, evictor_->needs().row_state), shape.kv_heads, rows),
+      queries_(heads_, block, shape.group),
+      scratch_(std::max(evictor_scratch_bytes(*evictor_, heads_.layout(), rows),
+                        attention_scratch_bytes(heads_.layout(), shape.group))),
+      state_(evictor_->new_state()),
+      scores_(size(shape.kv_heads)) {
+  // The statistics that attention leaves behind are not the policy's work.
+  if (evictor_->needs().attention != AttentionNeed::kNone) {
+    for (std::size_t h = 0; h < scores_.size(); ++h) {
+      attention_statistics(heads_.views()[h], queries_.blocks()[h], 0, block, scratch_.data());
+    }
+  }
+  step_.heads = heads_.views();
+  step_.queries = queries_.blocks();
+  step_.appended = block;
+  step_.seen = step_.announced = rows;
+  step_.budget = rows - block;
+}
+
+bool Layer::score() {
+  const int heads = static_cast<int>(scores_.size());
+  for (int h = 0; h < heads; ++h) evictor_->observe(state_, step_, h, scratch_.data());
+  bool ok = true;
+  for (int h = 0; h < heads; ++h) {
+    ok = evictor_->score(state_, step_, h, scores_[size(h)], scratch_.data()).ok() && ok;
+  }
+  return ok;
+}
+
+bool Layer::evict() { return score() && evictor_->plan(step_, scores_).ok(); }
+
+std::size_t Layer::extra_bytes() const {
+  const PolicyNeeds& needs = evictor_->needs();
+  const std::size_t rows = size(heads_.views()[0].rows), heads = scores_.size();
+  return rows * sizeof(float) * (1 + size(needs.row_state)) + size(needs.head_state) * sizeof(double) +
+         state_.query_ring.size() * sizeof(float) / heads +
+         evictor_scratch_bytes(*evictor_, heads_.layout(), static_cast<std::int32_t>(rows));
+}
+
+}  // namespace keynest::bench

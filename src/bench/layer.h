@@ -1,0 +1,39 @@
+// One layer on one thread, in which a policy evicts: nothing but the policy's own work is run.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/fixtures.h"
+#include "policy/evictor.h"
+
+namespace keynest::bench {
+
+/// A layer that holds `rows` entries per head, of which a block of `block` has just been attended.
+class Layer {
+ public:
+  /// `spec` is a valid policy of the one layer of `shape`.
+  Layer(const std::string& spec, const CacheShape& shape, KvType type, int rows, int block);
+
+  /// Observes the block and scores every entry of every head. False: an error of the policy.
+  bool score();
+  /// score(), then chooses the entries that stay: all but a block's. The layer stays as it is.
+  bool evict();
+
+  double key_bytes() const { return heads_.key_bytes(); }
+  /// What the policy takes per head beside keys and values: state, scores, scratch of one thread.
+  std::size_t extra_bytes() const;
+
+ private:
+  std::shared_ptr<const Evictor> evictor_;
+  Heads heads_;
+  HeadQueries queries_;
+  Aligned scratch_;
+  LayerStep step_;
+  LayerState state_;
+  std::vector<std::vector<float>> scores_;
+};
+
+}  // namespace keynest::bench

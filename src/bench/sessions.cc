@@ -1,0 +1,148 @@
+#include "bench/sessions.h"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <span>
+
+#include "bench/peak.h"
+#include "bench/text.h"
+
+namespace keynest::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Tokens = std::span<const Token>;
+
+double since(Clock::time_point started) {
+  return std::chrono::duration<double>(Clock::now() - started).count();
+}
+
+/// A prompt that Ctrl-C stops.
+Status process(Session& session, Tokens tokens, const Recorder& recorder) {
+  return session.prefill(tokens, [&](std::int64_t, std::int64_t) { return !recorder.host().stopped(); });
+}
+
+Status record_peak(const SessionBench& bench, int round, Recorder& recorder) {
+  const int threads = bench.sessions.front().threads;
+  const Peak peak = measure_peak(threads, bench.peak_seconds, std::size_t{64} << 20);
+  return recorder.add({{"part", "peak"},
+                       {"threads", threads},
+                       {"round", round},
+                       {"flops", peak.flops},
+                       {"copy_bytes", peak.copy_bytes}});
+}
+
+Json run_of(const char* part, const Stats& stats, std::int64_t length, int round) {
+  return {{"part", part},           {"name", stats.policy}, {"length", length},  {"round", round},
+          {"budget", stats.budget}, {"block", stats.block}, {"gemm", stats.gemm}};
+}
+
+/// The order of a round: the next one begins one further, so that nobody always comes after the same one.
+std::vector<std::size_t> order_of(std::size_t count, int round) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < count; ++i) order.push_back((i + static_cast<std::size_t>(round)) % count);
+  return order;
+}
+
+std::string round_text(const char* part, int round) {
+  return std::string(part) + " round " + std::to_string(round + 1) + ": ";
+}
+
+std::string label(const SessionOptions& options) {
+  return options.policy.print() + ", B = " + std::to_string(options.block);
+}
+
+/// How long it takes to process the next tokens.
+using Measure = std::function<Result<double>(Session& session, Tokens next)>;
+
+/// One session that grows to every depth in turn and is measured there.
+Status walk(const SessionBench& bench, const SessionOptions& options, const char* part, Tokens all, int round,
+            Recorder& recorder, const Measure& measure) {
+  auto session = Session::create(bench.model, options);
+  if (!session) return session.error();
+  const auto next = [&] { return all.subspan(static_cast<std::size_t>((*session)->seen())); };
+  for (const std::int64_t length : bench.lengths) {
+    recorder.tell(round_text(part, round) + label(options) + ", depth " + std::to_string(length));
+    const std::int64_t missing = length - (*session)->seen();
+    if (missing > 0)
+      KEYNEST_TRY(process(**session, next().first(static_cast<std::size_t>(missing)), recorder));
+    const auto seconds = measure(**session, next());
+    if (!seconds) return seconds.error();
+    Json run = run_of(part, (*session)->stats(), length, round);
+    run["tokens"] = bench.tokens;
+    run["tokens_per_second"] = bench.tokens / *seconds;
+    KEYNEST_TRY(recorder.add(std::move(run)));
+  }
+  return {};
+}
+
+Status walk_all(const SessionBench& bench, const char* part, Recorder& recorder, const Measure& measure) {
+  const auto extra = static_cast<std::size_t>(bench.tokens + 2) * bench.lengths.size();
+  const auto all =
+      text_tokens(*bench.model, bench.text, static_cast<std::size_t>(bench.lengths.back()) + extra);
+  for (int round = 0; round < bench.rounds; ++round) {
+    KEYNEST_TRY(record_peak(bench, round, recorder));
+    for (const std::size_t i : order_of(bench.sessions.size(), round)) {
+      KEYNEST_TRY(walk(bench, bench.sessions[i], part, all, round, recorder, measure));
+    }
+  }
+  return {};
+}
+
+Status first_token(const SessionBench& bench, const SessionOptions& options, Tokens prompt, int round,
+                   Recorder& recorder) {
+  const auto length = static_cast<std::int64_t>(prompt.size());
+  recorder.tell(round_text("policies", round) + label(options) + ", " + std::to_string(length) + " tokens");
+  auto session = Session::create(bench.model, options);
+  if (!session) return session.error();
+  KEYNEST_TRY(process(**session, prompt, recorder));
+  const Stats stats = (*session)->stats();
+  Json run = run_of("policies", stats, length, round);
+  run["ttft_seconds"] = stats.ttft_seconds;
+  run["evict_seconds"] = stats.evict_seconds;
+  run["attention_seconds"] = stats.attention_seconds;
+  run["cache_bytes"] = stats.cache.peak_bytes;
+  return recorder.add(std::move(run));
+}
+
+}  // namespace
+
+Status bench_prefill(const SessionBench& bench, Recorder& recorder) {
+  return walk_all(bench, "prefill", recorder, [&](Session& session, Tokens next) -> Result<double> {
+    const auto started = Clock::now();
+    const Status done = process(session, next.first(static_cast<std::size_t>(bench.tokens)), recorder);
+    if (!done) return done.error();
+    return since(started);
+  });
+}
+
+Status bench_decode(const SessionBench& bench, Recorder& recorder) {
+  return walk_all(bench, "decode", recorder, [&](Session& session, Tokens next) -> Result<double> {
+    // Not timed: the first one builds the graph of one token, and starts an empty session.
+    const Status first = session.seen() == 0 ? session.prefill(next.first(1)) : session.decode(next[0]);
+    if (!first) return first.error();
+    const auto started = Clock::now();
+    for (int i = 1; i <= bench.tokens; ++i) {
+      if (auto done = session.decode(next[static_cast<std::size_t>(i)]); !done) return done.error();
+      if (auto going = recorder.check(); !going) return going.error();
+    }
+    return since(started);
+  });
+}
+
+Status bench_policies(const SessionBench& bench, Recorder& recorder) {
+  const auto all = text_tokens(*bench.model, bench.text, static_cast<std::size_t>(bench.lengths.back()));
+  for (int round = 0; round < bench.rounds; ++round) {
+    for (const std::int64_t length : bench.lengths) {
+      KEYNEST_TRY(record_peak(bench, round, recorder));
+      const Tokens prompt = Tokens(all).first(static_cast<std::size_t>(length));
+      for (const std::size_t i : order_of(bench.sessions.size(), round)) {
+        KEYNEST_TRY(first_token(bench, bench.sessions[i], prompt, round, recorder));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace keynest::bench

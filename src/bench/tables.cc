@@ -1,0 +1,169 @@
+#include "bench/tables.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "bench/compare_tables.h"
+#include "bench/markdown.h"
+#include "bench/runs.h"
+
+namespace keynest::bench {
+namespace {
+
+constexpr double kGiga = 1e9, kMebi = 1024.0 * 1024.0;
+
+std::string whole(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.0f", value);
+  return text;
+}
+
+std::string code(const std::string& text) { return "`" + text + "`"; }
+
+std::string machine_text(const Json& results) {
+  const auto found = results.find("machine");
+  const Json machine = found != results.end() && found->is_object() ? *found : Json::object();
+  std::string text = text_of(results, "model");
+  if (!text.empty()) text += ", " + whole(number_of(results, "threads")) + " threads of ";
+  text += text_of(machine, "cpu") + " (" + whole(number_of(machine, "cores")) + " cores, " +
+          whole(number_of(machine, "memory_bytes") / kMebi / 1024) + " GiB), " + text_of(machine, "date") +
+          ".\n" + text_of(machine, "keynest") + ".\n";
+  const double load = number_of(machine, "load");
+  if (load > 0.5)
+    text += "The machine was busy (load " + whole(load) + " at the start): believe ratios at most.\n";
+  return text;
+}
+
+std::string peaks_text(const Runs& peaks) {
+  std::string text;
+  for (const double threads : peaks.numbers("threads")) {
+    const Runs some = peaks.where("threads", threads);
+    text += "Peak of " + whole(threads) + (threads == 1 ? " thread: " : " threads: ") +
+            spread(times(some.values("flops"), 1 / kGiga)) + " GFLOPS of float FMA, " +
+            spread(times(some.values("copy_bytes"), 1 / kGiga)) + " GB/s copying memory (read + written).\n";
+  }
+  return text + (text.empty()
+                     ? ""
+                     : "Several rounds: minimum / **median** / maximum; ratios are of the same round.\n");
+}
+
+struct Peaks {
+  double flops = 0, copy = 0;
+};
+
+std::string share(const std::vector<double>& rates, double peak) {
+  return peak > 0 && median(rates) > 0 ? spread(times(rates, 100 / peak)) : std::string();
+}
+
+std::string rate(const std::vector<double>& rates) {
+  return median(rates) > 0 ? spread(times(rates, 1 / kGiga)) : std::string();
+}
+
+std::string kernel_table(const std::string& kernel, const Runs& runs, const Peaks& peak) {
+  Table table{"Kernel `" + kernel + "`, one thread:",
+              {"shape", "µs", "GFLOPS", "% of FMA peak", "GB/s", "% of copying", "ggml, µs", "times faster"},
+              {}};
+  for (const std::string& shape : runs.texts("shape")) {
+    const Runs some = runs.where("shape", shape);
+    const Runs ours = some.where("name", "keynest"), theirs = some.where("name", "ggml");
+    const auto flops = ours.values("flops"), bytes = ours.values("bytes");
+    table.rows.push_back({shape, spread(times(ours.values("seconds"), 1e6)), rate(flops),
+                          share(flops, peak.flops), rate(bytes), share(bytes, peak.copy),
+                          spread(times(theirs.values("seconds"), 1e6)),
+                          spread(round_ratios(theirs, ours, "seconds"))});
+  }
+  return table.print();
+}
+
+std::string kernel_tables(const Runs& runs, const Runs& peaks) {
+  const Peaks peak{median(peaks.values("flops")), median(peaks.values("copy_bytes"))};
+  std::string text;
+  for (const std::string& kernel : runs.texts("kernel")) {
+    const std::string table = kernel_table(kernel, runs.where("kernel", kernel), peak);
+    text += (text.empty() ? "" : "\n") + table;
+  }
+  return text;
+}
+
+std::string budget_text(const Runs& runs) {
+  double most = 0;
+  for (const double budget : runs.numbers("budget")) most = std::max(most, budget);
+  return most > 0 ? ", N = " + whole(most) : std::string();
+}
+
+std::string depth_table(const char* what, const Runs& runs) {
+  if (runs.empty()) return {};
+  const auto depths = runs.numbers("length");
+  Table table{std::string(what) + ", tokens/s of " + whole(number_of(runs.first(), "tokens")) +
+                  " tokens after so many" + budget_text(runs) +
+                  ", B = " + whole(number_of(runs.first(), "block")) + ":",
+              {"policy"},
+              {}};
+  for (const double depth : depths) table.header.push_back("after " + whole(depth));
+  if (depths.size() > 1) table.header.push_back("last ÷ first");
+  for (const std::string& policy : runs.texts("name")) {
+    const Runs some = runs.where("name", policy);
+    std::vector<std::string> row{code(policy)};
+    for (const double depth : depths)
+      row.push_back(spread(some.where("length", depth).values("tokens_per_second")));
+    if (depths.size() > 1) {
+      row.push_back(spread(round_ratios(some.where("length", depths.back()),
+                                        some.where("length", depths.front()), "tokens_per_second")));
+    }
+    table.rows.push_back(row);
+  }
+  return table.print();
+}
+
+std::string policy_table(const Runs& runs) {
+  const auto lengths = runs.numbers("length");
+  Table table{"Seconds to the first token, and what that is of `sink`" + budget_text(runs) +
+                  ", B = " + whole(number_of(runs.first(), "block")) + ":",
+              {"policy"},
+              {}};
+  for (const double length : lengths) {
+    table.header.insert(table.header.end(), {whole(length) + " tokens", "÷ `sink`"});
+  }
+  table.header.push_back("eviction, %");
+  for (const std::string& policy : runs.texts("name")) {
+    const Runs some = runs.where("name", policy);
+    std::vector<std::string> row{code(policy)};
+    for (const double length : lengths) {
+      const Runs here = some.where("length", length);
+      const Runs sink = runs.where("length", length).where("name", "sink");
+      row.push_back(spread(here.values("ttft_seconds")));
+      row.push_back(policy == "sink" ? "1" : spread(round_ratios(here, sink, "ttft_seconds")));
+    }
+    const Runs longest = some.where("length", lengths.back());
+    row.push_back(
+        spread(times(ratios(longest.values("evict_seconds"), longest.values("ttft_seconds")), 100)));
+    table.rows.push_back(row);
+  }
+  return table.print();
+}
+
+std::string policy_tables(const Runs& runs) {
+  std::string text;
+  for (const double block : runs.numbers("block")) {
+    text += (text.empty() ? "" : "\n") + policy_table(runs.where("block", block));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string print_tables(const Json& results) {
+  const Runs runs(results), peaks = runs.where("part", "peak");
+  std::string text = machine_text(results) + peaks_text(peaks);
+  const std::string reference = text_of(results, "reference");
+  const auto part = [&](const char* name) { return runs.where("part", name); };
+  for (const std::string& table :
+       {kernel_tables(part("kernels"), peaks.where("threads", 1)), depth_table("Prompt", part("prefill")),
+        depth_table("Answer", part("decode")), policy_tables(part("policies")), memory_table(part("memory")),
+        compare_table(part("compare"), reference.empty() ? "llama.cpp" : reference)}) {
+    if (!table.empty()) text += "\n" + table;
+  }
+  return text;
+}
+
+}  // namespace keynest::bench
