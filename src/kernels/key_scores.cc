@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "kernels/convert-inl.h"
@@ -23,19 +24,43 @@ inline constexpr std::size_t kDoubleLanes = hn::MaxLanes(DoubleTag());
 inline constexpr int kChunkDims = 32;
 inline constexpr int kChunkPages = kLanes >= 8 ? 4 : 1;
 
-/// Calls work(keys) with dimensions [first, last) of a page's keys, [last - first, 64]: as stored where they
-/// can be read so, else converted into `buffer`.
-template <class Work>
-HWY_INLINE void read_keys(const PageLayout& layout, const std::byte* keys, int first, int last, float* buffer,
-                          const Work& work) {
-  const std::size_t start = static_cast<std::size_t>(first) * kPageRows;
-  if (layout.type == KvType::kF32) return work(reinterpret_cast<const float*>(keys) + start);
-  if constexpr (kReadsHalf) {
-    if (layout.type == KvType::kF16) return work(reinterpret_cast<const hwy::float16_t*>(keys) + start);
-    if (layout.type == KvType::kBF16) return work(reinterpret_cast<const hwy::bfloat16_t*>(keys) + start);
+/// Dimensions [first, last) of a page's keys, [last - first, 64], and the same of the page that follows, to
+/// be asked for while these are read: an eviction mostly finds keys outside the first two caches.
+template <class Stored>
+struct KeyChunk {
+  const Stored* keys;
+  const Stored* next;
+
+  HWY_INLINE FloatVec load(std::size_t at) const { return load_stored(keys + at); }
+  /// The numbers [at, at + count) of the following page.
+  HWY_INLINE void prefetch(std::size_t at, std::size_t count) const {
+    constexpr std::size_t kLine = 64 / sizeof(Stored);
+    hwy::Prefetch(next + at);
+    for (std::size_t i = kLine; i < count; i += kLine) hwy::Prefetch(next + at + i);
   }
-  keys_to_f32(layout, keys, first, last, buffer);
-  work(static_cast<const float*>(buffer));
+};
+
+template <class Stored>
+HWY_INLINE KeyChunk<Stored> stored_chunk(const HeadRows& head, int page, int first) {
+  const std::size_t start = static_cast<std::size_t>(first) * kPageRows;
+  const int next = std::min(page + 1, head.page_count() - 1);
+  return {reinterpret_cast<const Stored*>(head.keys(page)) + start,
+          reinterpret_cast<const Stored*>(head.keys(next)) + start};
+}
+
+/// Calls work(chunk) with dimensions [first, last) of a page's keys: as stored where they can be read so,
+/// else converted into `buffer`.
+template <class Work>
+HWY_INLINE void read_keys(const HeadRows& head, int page, int first, int last, float* buffer,
+                          const Work& work) {
+  const KvType type = head.layout->type;
+  if (type == KvType::kF32) return work(stored_chunk<float>(head, page, first));
+  if constexpr (kReadsHalf) {
+    if (type == KvType::kF16) return work(stored_chunk<hwy::float16_t>(head, page, first));
+    if (type == KvType::kBF16) return work(stored_chunk<hwy::bfloat16_t>(head, page, first));
+  }
+  keys_to_f32(*head.layout, head.keys(page), first, last, buffer);
+  work(KeyChunk<float>{buffer, buffer});
 }
 
 /// sums[kLanes] += v.
@@ -64,18 +89,18 @@ HWY_INLINE FloatVec add_term(FloatVec key, const float* anchor, int dim, FloatVe
 }
 
 /// sums[64] += over the dimensions of a chunk of keys [dims, 64] what `kind` says; anchor: [dims].
-template <RowSum kind, class Stored>
-HWY_INLINE void add_row_sums(const Stored* chunk, int dims, const float* anchor, double* sums) {
+template <RowSum kind, class Chunk>
+HWY_INLINE void add_row_sums(const Chunk& chunk, int dims, const float* anchor, double* sums) {
   constexpr std::size_t kVectors = 4;  // enough chains to hide the latency of an addition
   for (std::size_t row = 0; row < kPageRows; row += kVectors * kLanes) {
     FloatVec part[kVectors] = {hn::Zero(FloatTag()), hn::Zero(FloatTag()), hn::Zero(FloatTag()),
                                hn::Zero(FloatTag())};
     for (int dim = 0; dim < dims; ++dim) {
+      const std::size_t at = static_cast<std::size_t>(dim) * kPageRows + row;
+      chunk.prefetch(at, kVectors * kLanes);
       HWY_UNROLL(4)
-      for (std::size_t v = 0; v < kVectors; ++v) {
-        part[v] =
-            add_term<kind>(load_stored(chunk + dim * kPageRows + row + v * kLanes), anchor, dim, part[v]);
-      }
+      for (std::size_t v = 0; v < kVectors; ++v)
+        part[v] = add_term<kind>(chunk.load(at + v * kLanes), anchor, dim, part[v]);
     }
     HWY_UNROLL(4)
     for (std::size_t v = 0; v < kVectors; ++v) add_to_doubles(part[v], sums + row + v * kLanes);
@@ -91,8 +116,8 @@ HWY_INLINE void page_row_sums(const HeadRows& head, int page, const float* ancho
   for (int first = 0; first < head_dim; first += kChunkDims) {
     const int last = std::min(first + kChunkDims, head_dim);
     const float* part = anchor == nullptr ? nullptr : anchor + first;
-    read_keys(*head.layout, head.keys(page), first, last, buffer,
-              [&](const auto* keys) { add_row_sums<kind>(keys, last - first, part, sums); });
+    read_keys(head, page, first, last, buffer,
+              [&](const auto& chunk) HWY_ATTR { add_row_sums<kind>(chunk, last - first, part, sums); });
   }
 }
 
@@ -160,14 +185,16 @@ struct RowWeights {
 
 /// lanes[dims, kLanes] += sums over the rows of a chunk of keys [dims, 64], times their weights. What lies
 /// beyond the count of a page that is not full may be anything.
-template <bool kFull, class Stored>
-HWY_INLINE void add_weighted_rows(const Stored* chunk, int dims, const RowWeights& weights, float* lanes) {
+template <bool kFull, class Chunk>
+HWY_INLINE void add_weighted_rows(const Chunk& chunk, int dims, const RowWeights& weights, float* lanes) {
   const FloatTag d;
-  for (int dim = 0; dim < dims; ++dim, chunk += kPageRows, lanes += kLanes) {
+  for (int dim = 0; dim < dims; ++dim, lanes += kLanes) {
+    const std::size_t at = static_cast<std::size_t>(dim) * kPageRows;
+    chunk.prefetch(at, kPageRows);
     FloatVec sum = hn::Zero(d);
     HWY_UNROLL(4)
     for (std::size_t row = 0; row < kPageRows; row += kLanes) {
-      FloatVec key = load_stored(chunk + row);
+      FloatVec key = chunk.load(at + row);
       if constexpr (!kFull) {
         const int left = std::max(weights.count - static_cast<int>(row), 0);
         key = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), key);
@@ -185,9 +212,9 @@ HWY_INLINE void add_weighted_pages(const HeadRows& head, bool unit, int page, in
   for (; page < end; ++page) {
     RowWeights weights;
     weights.load(head, page, unit);
-    read_keys(*head.layout, head.keys(page), first, last, buffer, [&](const auto* keys) {
-      if (weights.count == kPageRows) return add_weighted_rows<true>(keys, last - first, weights, lanes);
-      add_weighted_rows<false>(keys, last - first, weights, lanes);
+    read_keys(head, page, first, last, buffer, [&](const auto& chunk) HWY_ATTR {
+      if (weights.count == kPageRows) return add_weighted_rows<true>(chunk, last - first, weights, lanes);
+      add_weighted_rows<false>(chunk, last - first, weights, lanes);
     });
   }
 }
