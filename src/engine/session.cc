@@ -124,8 +124,10 @@ SessionImpl::SessionImpl(std::shared_ptr<const GraphModel> model, SessionOptions
 
 // ---------------------------------------------------------------------------------------- budget
 
+/// Budgets may depend on the prompt's length: the first tokens that were processed have settled them. One
+/// that was refused, or rolled back to nothing, has not.
 Status SessionImpl::settle_budget(std::int64_t prompt) {
-  if (budget_settled_) return {};
+  if (sequence_.seen > 0) return {};
   const Hparams& hparams = model_->hparams();
   const bool ragged = options_.policy.heads == HeadAllocation::kAdaptive;
   auto budget = resolve_budget(options_.budget, hparams, pool_->layout(), options_.block, ragged, prompt);
@@ -141,8 +143,6 @@ Status SessionImpl::settle_budget(std::int64_t prompt) {
   KEYNEST_TRY(check_protected(sequence_.protected_ranges, budgets, 0));
   budget_ = evictor_->evicts() ? *budget : 0;
   sequence_.budgets = std::move(budgets);
-  // Layer budgets may depend on the prompt's length, so an empty promise is renewed by the first prompt.
-  budget_settled_ = prompt > 0;
   return {};
 }
 
@@ -244,7 +244,6 @@ Status SessionImpl::process(std::span<const Token> tokens, bool all_logits,
   KEYNEST_TRY(settle_budget(total));
   KEYNEST_TRY(check_room(total));
   sequence_.announced = static_cast<std::int32_t>(sequence_.seen + total);
-  logits_.clear();
   const Clock::time_point start = Clock::now();
   for (std::int64_t done = 0; done < total;) {
     const std::int32_t count = next_block(total - done);
@@ -254,6 +253,7 @@ Status SessionImpl::process(std::span<const Token> tokens, bool all_logits,
     input.outputs = all_logits ? count : last ? 1 : 0;
     input.evict = options_.policy.schedule == Schedule::kBlock || last;
     KEYNEST_TRY(step(input));
+    if (input.outputs == 0) logits_.clear();
     done += count;
     stats_.prompt_tokens += count;
     stats_.prefill_seconds += seconds_since(start) - stats_.ttft_seconds;
@@ -302,7 +302,7 @@ bool SessionImpl::decode_eviction_due() const {
 
 Status SessionImpl::decode(Token token) {
   KEYNEST_TRY(check_tokens({&token, 1}));
-  if (!budget_settled_) KEYNEST_TRY(settle_budget(1));
+  KEYNEST_TRY(settle_budget(1));
   const Clock::time_point start = Clock::now();
   StepInput input;
   input.tokens = {&token, 1};

@@ -54,10 +54,14 @@ class SessionImpl final : public Session {
 
   /// What stateful policies remembered after the last eviction, to go back to.
   struct Checkpoint {
+    struct Portion {
+      std::int32_t tokens, announced;
+    };
     std::vector<LayerState> states;               // [layers]
     std::vector<std::vector<float>> entry_state;  // [layers * kv_heads][row_state * rows]
-    std::vector<Token> tokens;                    // processed since
-    std::vector<std::int32_t> steps;              // and in which portions
+    std::int32_t announced = 0;
+    std::vector<Token> tokens;   // processed since
+    std::vector<Portion> steps;  // and in which portions
   };
   bool stateful() const { return !evictor_->needs().stateless(); }
   void remember(const StepInput& input, bool evicted);
@@ -75,7 +79,6 @@ class SessionImpl final : public Session {
   Sampler sampler_;
   std::vector<float> logits_;
   std::int32_t budget_ = 0;  // N; 0 = unbounded
-  bool budget_settled_ = false;
   Stats stats_;
 };
 

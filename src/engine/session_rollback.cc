@@ -14,7 +14,6 @@ Result<std::unique_ptr<Session>> SessionImpl::fork() const {
       new SessionImpl(model_, options_, evictor_, executor_, pool_, std::move(copy)));
   session->logits_ = logits_;
   session->budget_ = budget_;
-  session->budget_settled_ = budget_settled_;
   session->checkpoint_ = checkpoint_;
   session->stats_ = stats_;
   return std::unique_ptr<Session>(std::move(session));
@@ -37,8 +36,8 @@ Status SessionImpl::rollback(Position position) {
     KEYNEST_TRY(restore(target));
   } else {
     truncate(target);
-    logits_.clear();
   }
+  logits_.clear();
   for (PositionRange& range : sequence_.protected_ranges) range.last = std::min(range.last, position);
   std::erase_if(sequence_.protected_ranges, [](const PositionRange& r) { return r.first >= r.last; });
   return {};
@@ -79,12 +78,13 @@ void SessionImpl::remember(const StepInput& input, bool evicted) {
   if (evicted) {
     checkpoint_.states = sequence_.states;
     copy_entry_state(false);
+    checkpoint_.announced = sequence_.announced;
     checkpoint_.tokens.clear();
     checkpoint_.steps.clear();
     return;
   }
   checkpoint_.tokens.insert(checkpoint_.tokens.end(), input.tokens.begin(), input.tokens.end());
-  checkpoint_.steps.push_back(static_cast<std::int32_t>(input.tokens.size()));
+  checkpoint_.steps.push_back({static_cast<std::int32_t>(input.tokens.size()), sequence_.announced});
 }
 
 /// Goes back to `position` (not before the last eviction) with a policy that keeps state: from the checkpoint
@@ -97,19 +97,21 @@ Status SessionImpl::restore(std::int32_t position) {
   truncate(sequence_.last_eviction);
   sequence_.states = checkpoint_.states;
   copy_entry_state(true);
-  const Checkpoint past{{}, {}, std::move(checkpoint_.tokens), std::move(checkpoint_.steps)};
+  sequence_.announced = checkpoint_.announced;
+  const std::vector<Token> tokens = std::move(checkpoint_.tokens);
+  const std::vector<Checkpoint::Portion> steps = std::move(checkpoint_.steps);
   checkpoint_.tokens.clear();
   checkpoint_.steps.clear();
-  std::span<const Token> left(past.tokens);
-  for (const std::int32_t length : past.steps) {
-    const std::int32_t count = std::min(length, position - sequence_.seen);
+  std::span<const Token> left(tokens);
+  for (const Checkpoint::Portion& portion : steps) {
+    const std::int32_t count = std::min(portion.tokens, position - sequence_.seen);
     if (count <= 0) break;
+    sequence_.announced = portion.announced;
     StepInput input;
     input.tokens = left.first(static_cast<std::size_t>(count));
     left = left.subspan(static_cast<std::size_t>(count));
     KEYNEST_TRY(step(input));
   }
-  logits_.clear();
   return {};
 }
 

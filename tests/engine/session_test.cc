@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/law_test.h"
+#include "kernels/page.h"
 #include "keynest/keynest.h"
 
 namespace keynest::test {
@@ -72,6 +73,50 @@ TEST(SessionBudget, AShareIsOfTheFirstPrompt) {
   ASSERT_TRUE((*session)->prefill(random_tokens(*tiny("llama"), 400, 1)).ok());
   EXPECT_EQ((*session)->stats().budget, 100);
   EXPECT_EQ((*session)->kept(0, 0).size(), 100u);
+}
+
+TEST(SessionBudget, APromptTakenBackWholeSettlesNothing) {
+  SessionOptions options = options_of({.block = 16});
+  options.budget = *Budget::parse("100%");
+  auto session = Session::create(tiny("llama"), options);
+  ASSERT_TRUE(session.ok());
+  ASSERT_TRUE((*session)->prefill(random_tokens(*tiny("llama"), 40, 1)).ok());
+  EXPECT_EQ((*session)->stats().budget, 40);
+  ASSERT_TRUE((*session)->rollback(Position{0}).ok());
+  ASSERT_TRUE((*session)->prefill(random_tokens(*tiny("llama"), 90, 2)).ok());
+  EXPECT_EQ((*session)->stats().budget, 90);
+  EXPECT_EQ((*session)->kept(0, 0).size(), 90u);
+}
+
+TEST(SessionBudget, ARefusedPromptSettlesNothing) {
+  SessionOptions options = options_of({.policy = "keydiff:schedule=prefill", .block = 16});
+  options.budget = *Budget::parse("50%");
+  options.cache_limit = 2 * 2 * PageLayout::make(KvType::kF16, 16, 0).bytes;  // a page for every head
+  auto session = Session::create(tiny("llama"), options);
+  ASSERT_TRUE(session.ok()) << session.error().message;
+  const Status refused = (*session)->prefill(random_tokens(*tiny("llama"), 80, 1));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory) << refused.error().message;
+  ASSERT_TRUE((*session)->prefill(random_tokens(*tiny("llama"), 20, 1)).ok());
+  EXPECT_EQ((*session)->stats().budget, 10);
+}
+
+// NestedKV's episodes are a 32nd of the announced prompt: a long prompt that was stopped and taken back
+// leaves no trace in them.
+TEST(SessionRollback, AnnouncedLengthsAreTakenBackToo) {
+  const auto model = tiny("llama");
+  const Settings settings{.policy = "nestedkv", .budget = 64, .block = 16};
+  auto detour = make_session(model, settings), straight = make_session(model, settings);
+  ASSERT_TRUE(detour && straight);
+  const std::vector<Token> start = random_tokens(*model, 16, 1), rest = random_tokens(*model, 400, 2);
+  ASSERT_TRUE(detour->prefill(start).ok());
+  const auto stop = [](std::int64_t, std::int64_t) { return false; };
+  EXPECT_EQ(detour->prefill(random_tokens(*model, 8000, 3), stop).error().code, ErrorCode::kCancelled);
+  ASSERT_TRUE(detour->rollback(Position{10}).ok());
+  ASSERT_TRUE(straight->prefill(std::span(start).first(10)).ok());
+  for (auto* session : {&detour, &straight}) ASSERT_TRUE((*session)->prefill(rest).ok());
+  EXPECT_EQ(kept_everywhere(*detour, *model), kept_everywhere(*straight, *model));
+  EXPECT_EQ(logits_of(*detour), logits_of(*straight));
 }
 
 TEST(SessionPrompt, EmptyAndForeignTokensAreRefused) {
