@@ -1,9 +1,11 @@
-// Kernels on one thread, one KV head. FLOPS: 4 * head_dim per visible (query, key) pair; bytes: of pages
-// read.
+// Kernels on one thread and one KV head, where nothing else is said. FLOPS: 4 * head_dim per visible (query,
+// key) pair; bytes: of pages read.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -128,6 +130,38 @@ void keydiff_scores(benchmark::State& state) {
   set_rates(state, 0, page_bytes(head));
 }
 
+/// KeyDiff's scoring of the 8 heads of a layer, shared out to the threads; bytes: of keys, once.
+void keydiff_layer(benchmark::State& state) {
+  const auto d = static_cast<int>(state.range(0)), rows = static_cast<int>(state.range(1));
+  const auto type = static_cast<KvType>(state.range(2));
+  const int heads = 8 / state.threads();
+  std::vector<std::unique_ptr<Head>> layer;
+  for (int h = 0; h < heads; ++h) layer.push_back(std::make_unique<Head>(type, d, rows));
+  std::vector<double> sum(static_cast<std::size_t>(d));
+  Floats anchor(sum.size()), scores(static_cast<std::size_t>(rows));
+  for (auto _ : state) {
+    for (const auto& head : layer) {
+      sum_unit_keys(head->view(), sum.data());
+      std::transform(sum.begin(), sum.end(), anchor.begin(), [](double x) { return static_cast<float>(-x); });
+      cosine_keys(head->view(), anchor.data(), scores.data());
+      benchmark::ClobberMemory();
+    }
+  }
+  set_rates(state, 0, heads * page_bytes(*layer[0]) / 2);
+}
+
+/// Copies as many bytes as the keys of such a layer have; bytes: read and written.
+void copy_peak(benchmark::State& state) {
+  const std::size_t bytes =
+      static_cast<std::size_t>(state.range(0)) / static_cast<std::size_t>(state.threads());
+  std::vector<char> from(bytes, 1), to(bytes, 2);
+  for (auto _ : state) {
+    std::memcpy(to.data(), from.data(), bytes);
+    benchmark::ClobberMemory();
+  }
+  set_rates(state, 0, 2.0 * static_cast<double>(bytes));
+}
+
 void top_k(benchmark::State& state) {
   const auto rows = static_cast<std::size_t>(state.range(0));
   const Floats scores = normal_floats(rows);
@@ -196,6 +230,19 @@ BENCHMARK(attend_decode)->Apply(decode_shapes)->Apply(all_types);
 BENCHMARK(attend_decode_ggml)->Apply(decode_shapes);
 BENCHMARK(column_sums)->Apply(prefill_shapes);
 BENCHMARK(keydiff_scores)->ArgNames({"d", "n"})->Args({64, 2176})->Args({128, 2176});
+BENCHMARK(keydiff_layer)
+    ->ArgNames({"d", "n", "type"})
+    ->ArgsProduct({{128}, {2176, 32768}, {0, 1}})
+    ->ThreadRange(1, 2)
+    ->UseRealTime();
+BENCHMARK(copy_peak)
+    ->ArgNames({"bytes"})
+    ->Arg(8 * 2176 * 128 * 2)
+    ->Arg(8 * 2176 * 128 * 4)
+    ->Arg(8 * 32768 * 128 * 2)
+    ->Arg(8 * 32768 * 128 * 4)
+    ->ThreadRange(1, 2)
+    ->UseRealTime();
 BENCHMARK(top_k)->ArgNames({"n"})->Arg(2176)->Arg(65536);
 BENCHMARK(move_rows)->ArgNames({"d", "type"})->Args({64, 1})->Args({128, 1});
 BENCHMARK(write_block)->ArgNames({"d", "type"})->Args({64, 1})->Args({128, 1})->Args({64, 3});

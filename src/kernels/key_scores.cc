@@ -32,7 +32,7 @@ struct KeyChunk {
   const Stored* next;
 
   HWY_INLINE FloatVec load(std::size_t at) const { return load_stored(keys + at); }
-  /// The numbers [at, at + count) of the following page.
+  /// The numbers [at, at + count) of the next page.
   HWY_INLINE void prefetch(std::size_t at, std::size_t count) const {
     constexpr std::size_t kLine = 64 / sizeof(Stored);
     hwy::Prefetch(next + at);
@@ -41,9 +41,8 @@ struct KeyChunk {
 };
 
 template <class Stored>
-HWY_INLINE KeyChunk<Stored> stored_chunk(const HeadRows& head, int page, int first) {
+HWY_INLINE KeyChunk<Stored> stored_chunk(const HeadRows& head, int page, int next, int first) {
   const std::size_t start = static_cast<std::size_t>(first) * kPageRows;
-  const int next = std::min(page + 1, head.page_count() - 1);
   return {reinterpret_cast<const Stored*>(head.keys(page)) + start,
           reinterpret_cast<const Stored*>(head.keys(next)) + start};
 }
@@ -51,13 +50,13 @@ HWY_INLINE KeyChunk<Stored> stored_chunk(const HeadRows& head, int page, int fir
 /// Calls work(chunk) with dimensions [first, last) of a page's keys: as stored where they can be read so,
 /// else converted into `buffer`.
 template <class Work>
-HWY_INLINE void read_keys(const HeadRows& head, int page, int first, int last, float* buffer,
+HWY_INLINE void read_keys(const HeadRows& head, int page, int next, int first, int last, float* buffer,
                           const Work& work) {
   const KvType type = head.layout->type;
-  if (type == KvType::kF32) return work(stored_chunk<float>(head, page, first));
+  if (type == KvType::kF32) return work(stored_chunk<float>(head, page, next, first));
   if constexpr (kReadsHalf) {
-    if (type == KvType::kF16) return work(stored_chunk<hwy::float16_t>(head, page, first));
-    if (type == KvType::kBF16) return work(stored_chunk<hwy::bfloat16_t>(head, page, first));
+    if (type == KvType::kF16) return work(stored_chunk<hwy::float16_t>(head, page, next, first));
+    if (type == KvType::kBF16) return work(stored_chunk<hwy::bfloat16_t>(head, page, next, first));
   }
   keys_to_f32(*head.layout, head.keys(page), first, last, buffer);
   work(KeyChunk<float>{buffer, buffer});
@@ -116,7 +115,7 @@ HWY_INLINE void page_row_sums(const HeadRows& head, int page, const float* ancho
   for (int first = 0; first < head_dim; first += kChunkDims) {
     const int last = std::min(first + kChunkDims, head_dim);
     const float* part = anchor == nullptr ? nullptr : anchor + first;
-    read_keys(head, page, first, last, buffer,
+    read_keys(head, page, std::max(page - 1, 0), first, last, buffer,
               [&](const auto& chunk) HWY_ATTR { add_row_sums<kind>(chunk, last - first, part, sums); });
   }
 }
@@ -136,9 +135,10 @@ HWY_INLINE void write_scores(const double* sums, int count, float* out, const Fi
 template <RowSum kind, class Finish>
 HWY_INLINE void score_pages(const HeadRows& head, const float* anchor, float* out, const Finish& finish) {
   HWY_ALIGN double sums[kPageRows];
-  for (int page = 0; page < head.page_count(); ++page, out += kPageRows) {
+  // From the last page to the first: after sum_keys the last ones are those that caches still hold.
+  for (int page = head.page_count() - 1; page >= 0; --page) {
     page_row_sums<kind>(head, page, anchor, sums);
-    write_scores(sums, head.rows_in_page(page), out,
+    write_scores(sums, head.rows_in_page(page), out + page * kPageRows,
                  [&](auto sum, std::size_t row) HWY_ATTR { return finish(sum, page, row); });
   }
 }
@@ -212,7 +212,8 @@ HWY_INLINE void add_weighted_pages(const HeadRows& head, bool unit, int page, in
   for (; page < end; ++page) {
     RowWeights weights;
     weights.load(head, page, unit);
-    read_keys(head, page, first, last, buffer, [&](const auto& chunk) HWY_ATTR {
+    const int next = std::min(page + 1, head.page_count() - 1);
+    read_keys(head, page, next, first, last, buffer, [&](const auto& chunk) HWY_ATTR {
       if (weights.count == kPageRows) return add_weighted_rows<true>(chunk, last - first, weights, lanes);
       add_weighted_rows<false>(chunk, last - first, weights, lanes);
     });
