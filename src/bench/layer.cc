@@ -35,7 +35,7 @@ bool Layer::score() {
   return ok;
 }
 
-bool Layer::evict() { return score() && evictor_->plan(step_, scores_).ok(); }
+bool Layer::evict() { return score() && evictor_->plan(step_, scores_, plan_).ok(); }
 
 std::size_t Layer::extra_bytes() const {
   const PolicyNeeds& needs = evictor_->needs();

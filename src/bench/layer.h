@@ -33,6 +33,7 @@ class Layer {
   Aligned scratch_;
   LayerStep step_;
   LayerState state_;
+  LayerPlan plan_;
   std::vector<std::vector<float>> scores_;
 };
 

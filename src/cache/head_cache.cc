@@ -24,8 +24,8 @@ Page* take_last(std::vector<Page*>& pages) {
 
 }  // namespace
 
-std::vector<RowMove> moves_to_keep(std::span<const Row> kept) {
-  std::vector<RowMove> moves;
+void moves_to_keep(std::span<const Row> kept, std::vector<RowMove>& moves) {
+  moves.clear();
   const auto count = static_cast<std::int32_t>(kept.size());
   const auto tail = std::partition_point(kept.begin(), kept.end(), [&](Row r) { return to_int(r) < count; });
   auto source = tail;
@@ -37,22 +37,23 @@ std::vector<RowMove> moves_to_keep(std::span<const Row> kept) {
       moves.push_back({*source++, Row{row}});
     }
   }
-  return moves;
 }
 
-std::vector<RowTurn> turns_to_ranks(const HeadRows& head, std::span<const Row> kept) {
+void turns_to_ranks(const HeadRows& head, std::span<const Row> kept, std::span<const RowMove> moves,
+                    std::vector<RowTurn>& turns) {
   const auto count = static_cast<std::int32_t>(kept.size());
-  std::vector<Row> by_rank(static_cast<std::size_t>(head.rows));
+  thread_local std::vector<Row> by_rank;           // of the entries before
+  thread_local std::vector<std::int32_t> arrives;  // where a kept row lies afterwards; -1: nowhere
+  by_rank.resize(static_cast<std::size_t>(head.rows));
   for (std::int32_t r = 0; r < head.rows; ++r) by_rank[static_cast<std::size_t>(r)] = Row{r};
   std::sort(by_rank.begin(), by_rank.end(),
             [&](Row a, Row b) { return head.position(a) < head.position(b); });
 
-  std::vector<std::int32_t> arrives(by_rank.size(), -1);  // where a kept row lies afterwards
+  arrives.assign(by_rank.size(), -1);
   for (const Row row : kept) arrives[static_cast<std::size_t>(to_int(row))] = to_int(row);
-  for (const RowMove& move : moves_to_keep(kept))
-    arrives[static_cast<std::size_t>(to_int(move.from))] = to_int(move.to);
+  for (const RowMove& move : moves) arrives[static_cast<std::size_t>(to_int(move.from))] = to_int(move.to);
 
-  std::vector<RowTurn> turns;
+  turns.clear();
   std::int32_t rank = 0;
   for (std::int32_t before = 0; before < head.rows && rank < count; ++before) {
     const std::int32_t row =
@@ -61,7 +62,6 @@ std::vector<RowTurn> turns_to_ranks(const HeadRows& head, std::span<const Row> k
     if (rank != before) turns.push_back({Row{row}, rank - before});
     ++rank;
   }
-  return turns;
 }
 
 std::size_t HeadCache::first_written(bool exclusive) const {
@@ -96,6 +96,7 @@ void HeadCache::reserve(std::int32_t count, bool exclusive, std::vector<Page*>& 
 }
 
 std::size_t HeadCache::pages_to_apply(std::span<const RowMove> moves, std::span<const RowTurn> turns) const {
+  if (std::none_of(pages_.begin(), pages_.end(), [](const Page* page) { return page->shared(); })) return 0;
   std::vector<bool> written(pages_.size());
   for (const RowMove& move : moves) written[page_of(move.to)] = true;
   for (const RowTurn& turn : turns) written[page_of(turn.row)] = true;

@@ -17,14 +17,15 @@ struct RowMove {
   Row from, to;
 };
 
-/// The moves that leave exactly `kept` (ascending) in rows [0, kept.size()) of a head: holes are filled from
-/// the tail.
-std::vector<RowMove> moves_to_keep(std::span<const Row> kept);
+/// moves = those that leave exactly `kept` (ascending) in rows [0, kept.size()) of a head: holes are filled
+/// from the tail.
+void moves_to_keep(std::span<const Row> kept, std::vector<RowMove>& moves);
 
-/// Every key turned to its rank: the turns, ascending by rank, of the entries that lie in rows [0,
-/// kept.size()) after moves_to_keep. `head`: the entries before, rotated by their rank among themselves;
-/// ranks follow positions.
-std::vector<RowTurn> turns_to_ranks(const HeadRows& head, std::span<const Row> kept);
+/// Every key turned to its rank: turns = those of the entries that lie in rows [0, kept.size()) after `moves`
+/// (see moves_to_keep), ascending by rank. `head`: the entries before, rotated by their rank among
+/// themselves; ranks follow positions.
+void turns_to_ranks(const HeadRows& head, std::span<const Row> kept, std::span<const RowMove> moves,
+                    std::vector<RowTurn>& turns);
 
 /// Not thread-safe; distinct heads may be used from distinct threads. Does not own a pool: the SequenceCache
 /// that holds it returns its pages.

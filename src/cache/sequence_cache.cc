@@ -31,11 +31,9 @@ Status SequenceCache::reserve(std::int32_t count, bool exclusive) {
   assert(pending_ == 0);
   std::size_t pages = 0;
   for (const HeadCache& head : heads_) pages += head.pages_to_append(count, exclusive);
-  std::vector<Page*> fresh;
-  KEYNEST_TRY(pool_->allocate(pages, fresh));
-  for (HeadCache& head : heads_) head.reserve(count, exclusive, fresh, *pool_);
-  // The other holder of a shared page may have let go meanwhile; copies that were not needed go back.
-  for (Page* page : fresh) pool_->release(page);
+  KEYNEST_TRY(pool_->allocate(pages, fresh_));
+  for (HeadCache& head : heads_) head.reserve(count, exclusive, fresh_, *pool_);
+  release_fresh();
   pending_ = count;
   return {};
 }
@@ -50,22 +48,27 @@ void SequenceCache::cancel() {
   for (HeadCache& head : heads_) head.truncate(head.rows(), *pool_);
 }
 
-LayerEviction SequenceCache::plan(int layer, std::span<const std::vector<Row>> kept,
-                                  const KeyRotation* rotation) const {
-  LayerEviction eviction;
+/// The other holder of a shared page may have let go meanwhile; copies that were not needed go back.
+void SequenceCache::release_fresh() {
+  for (Page* page : fresh_) pool_->release(page);
+  fresh_.clear();
+}
+
+void SequenceCache::plan(int layer, std::span<const std::vector<Row>> kept, LayerEviction& eviction,
+                         const KeyRotation* rotation) const {
   eviction.layer = layer;
+  eviction.kept.resize(kept.size());
+  eviction.moves.resize(kept.size());
   eviction.turns.resize(kept.size());
-  if (rotation != nullptr) {
-    eviction.rotation = *rotation;
-    for (std::size_t h = 0; h < kept.size(); ++h)
-      eviction.turns[h] = turns_to_ranks(rows(layer, static_cast<int>(h)), kept[h]);
-  }
-  for (const std::vector<Row>& rows : kept) {
-    eviction.kept.push_back(static_cast<std::int32_t>(rows.size()));
-    eviction.moves.push_back(moves_to_keep(rows));
-  }
   eviction.fresh.resize(kept.size());
-  return eviction;
+  if (rotation != nullptr) eviction.rotation = *rotation;
+  for (std::size_t h = 0; h < kept.size(); ++h) {
+    eviction.kept[h] = static_cast<std::int32_t>(kept[h].size());
+    moves_to_keep(kept[h], eviction.moves[h]);
+    eviction.turns[h].clear();
+    if (rotation == nullptr) continue;
+    turns_to_ranks(rows(layer, static_cast<int>(h)), kept[h], eviction.moves[h], eviction.turns[h]);
+  }
 }
 
 Status SequenceCache::prepare(std::span<LayerEviction*> evictions) {
@@ -76,18 +79,17 @@ Status SequenceCache::prepare(std::span<LayerEviction*> evictions) {
       total += head(e->layer, h).pages_to_apply(e->moves[i], e->turns[i]);
     }
   }
-  std::vector<Page*> fresh;
-  KEYNEST_TRY(pool_->allocate(total, fresh));
+  KEYNEST_TRY(pool_->allocate(total, fresh_));
   for (LayerEviction* e : evictions) {
     for (int h = 0; h < kv_heads_; ++h) {
       const auto i = static_cast<std::size_t>(h);
       const std::size_t needed = head(e->layer, h).pages_to_apply(e->moves[i], e->turns[i]);
-      const std::size_t count = std::min(fresh.size(), needed);
-      e->fresh[i].assign(fresh.end() - static_cast<std::ptrdiff_t>(count), fresh.end());
-      fresh.resize(fresh.size() - count);
+      const std::size_t count = std::min(fresh_.size(), needed);
+      e->fresh[i].assign(fresh_.end() - static_cast<std::ptrdiff_t>(count), fresh_.end());
+      fresh_.resize(fresh_.size() - count);
     }
   }
-  for (Page* page : fresh) pool_->release(page);
+  release_fresh();
   return {};
 }
 

@@ -13,7 +13,8 @@
 
 namespace keynest {
 
-/// A planned eviction of one layer, with the moves and pages it takes, ready to be applied head by head.
+/// A planned eviction of one layer, with the moves and pages it takes, ready to be applied head by head. One
+/// that was applied may be planned again: its memory is reused.
 struct LayerEviction {
   int layer = 0;
   std::vector<std::int32_t> kept;           ///< [kv_heads] entries after it
@@ -56,8 +57,8 @@ class SequenceCache {
   /// entries.
   /// `rotation`: keys are rotated by their rank in their head and follow it (see turns_to_ranks); null: they
   /// stay as they are. Its frequencies must outlive the eviction.
-  LayerEviction plan(int layer, std::span<const std::vector<Row>> kept,
-                     const KeyRotation* rotation = nullptr) const;
+  void plan(int layer, std::span<const std::vector<Row>> kept, LayerEviction& eviction,
+            const KeyRotation* rotation = nullptr) const;
   /// Takes the pages that the evictions need. Errors: kOutOfMemory; nothing has changed then.
   Status prepare(std::span<LayerEviction*> evictions);
   /// The only step that mutates entries. Distinct heads may run on distinct threads. Call after commit().
@@ -75,9 +76,12 @@ class SequenceCache {
            static_cast<std::size_t>(kv_head);
   }
 
+  void release_fresh();
+
   std::shared_ptr<PagePool> pool_;
   int layers_, kv_heads_;
   std::vector<HeadCache> heads_;  // [layers, kv_heads]
+  std::vector<Page*> fresh_;      // on their way from the pool to a head; else empty
   std::int32_t pending_ = 0;
 };
 

@@ -57,6 +57,7 @@ struct LayerOps::Layer {
   std::vector<std::vector<float>> scores;  // [kv_heads][rows]
   std::vector<Status> head_status;         // [kv_heads]
   Status status;
+  LayerPlan plan;
   LayerEviction eviction;
   bool planned = false;
 
@@ -322,14 +323,11 @@ void LayerOps::plan(Layer& layer, const LayerStep& step) {
     if (!status && layer.status) layer.status = status;
   }
   if (!layer.status) return;
-  auto plan = evictor_->plan(step, layer.scores);
-  if (!plan) {
-    layer.status = plan.error();
-    return;
-  }
+  layer.status = evictor_->plan(step, layer.scores, layer.plan);
+  if (!layer.status) return;
   const KeyRotation turned = rotation(layer);
-  layer.eviction =
-      input_.sequence->cache.plan(layer.index, plan->kept, rotations_.empty() ? nullptr : &turned);
+  input_.sequence->cache.plan(layer.index, layer.plan.kept, layer.eviction,
+                              rotations_.empty() ? nullptr : &turned);
   layer.planned = true;
 }
 
@@ -347,15 +345,17 @@ void LayerOps::plan_window(Layer& layer) {
   if (!sequence.budgets.empty())
     keep = std::min(keep, sequence.budgets[static_cast<std::size_t>(layer.index)]);
   const std::int32_t oldest = sequence.seen + tokens() - keep;
-  std::vector<std::vector<Row>> kept(static_cast<std::size_t>(hparams_.kv_heads));
+  layer.plan.kept.resize(static_cast<std::size_t>(hparams_.kv_heads));
   for (int h = 0; h < hparams_.kv_heads; ++h) {
     const HeadRows rows = sequence.cache.rows(layer.index, h);
+    std::vector<Row>& kept = layer.plan.kept[static_cast<std::size_t>(h)];
+    kept.clear();
     for (std::int32_t r = 0; r < rows.rows; ++r) {
-      if (to_int(rows.position(Row{r})) >= oldest) kept[static_cast<std::size_t>(h)].push_back(Row{r});
+      if (to_int(rows.position(Row{r})) >= oldest) kept.push_back(Row{r});
     }
-    layer.planned |= static_cast<std::int32_t>(kept[static_cast<std::size_t>(h)].size()) < rows.rows;
+    layer.planned |= static_cast<std::int32_t>(kept.size()) < rows.rows;
   }
-  if (layer.planned) layer.eviction = sequence.cache.plan(layer.index, kept);
+  if (layer.planned) sequence.cache.plan(layer.index, layer.plan.kept, layer.eviction);
 }
 
 /// Called between commit and apply, when rows are still where they were scored.

@@ -217,8 +217,9 @@ Status Layer::score_heads(std::vector<std::vector<float>>& scores) {
 
 Result<LayerPlan> Layer::plan(HeadPositions& positions, std::vector<std::vector<float>>& scores) {
   KEYNEST_TRY(score_heads(scores));
-  auto plan = evictor_->plan(layer_step(), scores);
-  if (plan) sort_by_position(positions, scores);
+  LayerPlan plan;
+  KEYNEST_TRY(evictor_->plan(layer_step(), scores, plan));
+  sort_by_position(positions, scores);
   return plan;
 }
 
@@ -235,7 +236,8 @@ Status Layer::step(std::int32_t tokens, bool evict, ReplayResult& result) {
   }
   const auto kept = plan(result.scored, result.scores);
   if (!kept) return kept.error();
-  LayerEviction eviction = cache_.plan(0, kept->kept);
+  LayerEviction eviction;
+  cache_.plan(0, kept->kept, eviction);
   LayerEviction* evictions[] = {&eviction};
   KEYNEST_TRY(cache_.prepare(evictions));
   cache_.commit();

@@ -37,8 +37,9 @@ void turn_key(std::vector<float>& key, const Turn& turn, bool adjacent_pairs) {
 }  // namespace
 
 void rotate_keys(const HeadRows& head, std::span<const RowTurn> turns, const KeyRotation& rotation) {
-  std::vector<float> key(static_cast<std::size_t>(head.layout->head_dim));
-  Turn turn;
+  thread_local std::vector<float> key;
+  thread_local Turn turn;
+  key.resize(static_cast<std::size_t>(head.layout->head_dim));
   std::int32_t by = 0;
   for (const RowTurn& each : turns) {
     if (each.by == 0) continue;

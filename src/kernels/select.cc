@@ -144,8 +144,9 @@ struct HeadKeys {
   std::span<const ScoredRows> heads;
   std::span<std::int32_t> keys;
 
-  std::vector<Tie> ties(std::int32_t border) const {
-    std::vector<Tie> found;
+  void find_ties(std::int32_t border, std::vector<Tie>& found) const {
+    found.clear();
+    if (found.capacity() < keys.size()) found.reserve(2 * keys.size());
     std::size_t start = 0;
     for (std::size_t h = 0; h < heads.size(); ++h) {
       for (std::size_t row = 0; row < heads[h].scores.size(); ++row) {
@@ -155,7 +156,6 @@ struct HeadKeys {
       }
       start += padded(heads[h].scores.size());
     }
-    return found;
   }
 
   /// The best `wanted` become kChosen. wanted <= the number of entries.
@@ -165,7 +165,8 @@ struct HeadKeys {
     const std::size_t below =
         keys.size() - HWY_DYNAMIC_DISPATCH(count_above)(keys.data(), keys.size(), border);
     if (below == wanted) return HWY_DYNAMIC_DISPATCH(choose_up_to)(border, keys.data(), keys.size());
-    std::vector<Tie> tied = ties(border);
+    thread_local std::vector<Tie> tied;
+    find_ties(border, tied);
     const std::size_t winners = wanted + tied.size() - below;
     std::nth_element(tied.begin(), tied.begin() + static_cast<std::ptrdiff_t>(winners), tied.end(),
                      [](const Tie& a, const Tie& b) { return a.order < b.order; });

@@ -34,14 +34,12 @@ bool heads_agree(std::span<const HeadScores> heads) {
                      [&](const HeadScores& h) { return h.positions == heads.front().positions; });
 }
 
-std::vector<Position> positions_of(const HeadRows& rows) {
-  std::vector<Position> positions;
-  positions.reserve(index(rows.rows));
+void read_positions(const HeadRows& rows, std::vector<Position>& positions) {
+  positions.clear();
   for (int page = 0; page < rows.page_count(); ++page) {
     const Position* first = rows.positions(page);
     positions.insert(positions.end(), first, first + rows.rows_in_page(page));
   }
-  return positions;
 }
 
 // Every head's scores become the mean over the heads.
@@ -78,7 +76,8 @@ class LayerEvictor final : public Evictor {
   bool over_budget(const LayerStep& step) const override;
   Status score(LayerState& state, const LayerStep& step, int head, std::vector<float>& scores,
                void* scratch) const override;
-  Result<LayerPlan> plan(const LayerStep& step, std::span<const std::vector<float>> scores) const override;
+  Status plan(const LayerStep& step, std::span<const std::vector<float>> scores,
+              LayerPlan& plan) const override;
   void publish(const LayerStep& step, std::span<std::vector<float>> scores) const override;
   std::size_t scratch_bytes(const PageLayout& layout, std::int32_t rows) const override;
 
@@ -219,23 +218,27 @@ Status LayerEvictor::raise_pins(const LayerStep& step, std::vector<HeadScores>& 
   return {};
 }
 
-Result<LayerPlan> LayerEvictor::plan(const LayerStep& step,
-                                     std::span<const std::vector<float>> scores) const {
-  LayerPlan plan;
+Status LayerEvictor::plan(const LayerStep& step, std::span<const std::vector<float>> scores,
+                          LayerPlan& plan) const {
+  thread_local std::vector<HeadScores> heads;
   plan.kept.resize(scores.size());
-  std::vector<HeadScores> heads(scores.size());
-  for (std::size_t h = 0; h < heads.size(); ++h) heads[h] = {scores[h], positions_of(step.heads[h])};
+  heads.resize(scores.size());
+  for (std::size_t h = 0; h < heads.size(); ++h) {
+    heads[h].scores.resize(scores[h].size());  // unlike assign, with room for more
+    std::copy(scores[h].begin(), scores[h].end(), heads[h].scores.begin());
+    read_positions(step.heads[h], heads[h].positions);
+  }
   const bool over = over_budget(step);
   if (over && needs_.whole_layer) KEYNEST_TRY(share_scores(heads));
   if (over) KEYNEST_TRY(raise_pins(step, heads));
   if (over && spec_.heads == HeadAllocation::kAdaptive) {
     keep_across_heads(heads, step.budget, secured(step.budget), plan.kept);
-    return plan;
+    return {};
   }
   for (std::size_t h = 0; h < heads.size(); ++h) {
     keep_best(heads[h], over ? step.budget : step.heads[h].rows, plan.kept[h]);
   }
-  return plan;
+  return {};
 }
 
 void LayerEvictor::publish(const LayerStep& step, std::span<std::vector<float>> scores) const {

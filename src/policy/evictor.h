@@ -79,8 +79,10 @@ class Evictor {
   virtual Status score(LayerState& state, const LayerStep& step, int head, std::vector<float>& scores,
                        void* scratch) const = 0;
 
-  /// Which rows stay, from the scores of all heads. Errors: pins above the budget; kNonFinite.
-  virtual Result<LayerPlan> plan(const LayerStep& step, std::span<const std::vector<float>> scores) const = 0;
+  /// plan = which rows stay, from the scores of all heads; its memory is reused. Errors: pins above the
+  /// budget; kNonFinite.
+  virtual Status plan(const LayerStep& step, std::span<const std::vector<float>> scores,
+                      LayerPlan& plan) const = 0;
 
   /// Turns the scores of score() into the ones to show: averaged over the layer where the method does so,
   /// entries the method keeps for being recent raised to 1 above the layer's best, as the published code

@@ -16,7 +16,8 @@ void keep_best(const HeadScores& head, std::int32_t budget, std::vector<Row>& ke
 
 void keep_across_heads(std::span<const HeadScores> heads, std::int32_t budget, std::int32_t secured,
                        std::vector<std::vector<Row>>& kept) {
-  std::vector<ScoredRows> rows;
+  thread_local std::vector<ScoredRows> rows;
+  rows.clear();
   std::int64_t available = 0;
   for (const HeadScores& head : heads) {
     rows.push_back({head.scores, head.positions});

@@ -82,7 +82,8 @@ std::vector<std::set<int>> evict_randomly(SequenceCache& cache, int layer, std::
       }
     }
   }
-  LayerEviction eviction = cache.plan(layer, kept);
+  LayerEviction eviction;
+  cache.plan(layer, kept, eviction);
   std::vector<LayerEviction*> all{&eviction};
   EXPECT_TRUE(cache.prepare(all));
   for (int head = 0; head < kHeads; ++head) cache.apply(eviction, head);
@@ -91,13 +92,15 @@ std::vector<std::set<int>> evict_randomly(SequenceCache& cache, int layer, std::
 
 TEST(MovesToKeep, FillsHolesFromTheTail) {
   const std::vector<Row> kept{Row{0}, Row{2}, Row{5}, Row{7}};
-  const auto moves = moves_to_keep(kept);
+  std::vector<RowMove> moves{{Row{9}, Row{9}}};
+  moves_to_keep(kept, moves);
   ASSERT_EQ(moves.size(), 2u);
   EXPECT_EQ(moves[0].from, Row{5});
   EXPECT_EQ(moves[0].to, Row{1});
   EXPECT_EQ(moves[1].from, Row{7});
   EXPECT_EQ(moves[1].to, Row{3});
-  EXPECT_TRUE(moves_to_keep({}).empty());
+  moves_to_keep({}, moves);
+  EXPECT_TRUE(moves.empty());
 }
 
 TEST(SequenceCache, RandomAppendsAndEvictionsKeepEntriesWhole) {
@@ -169,7 +172,8 @@ TEST(SequenceCache, ResidentMemoryAgreesWithThePool) {
       for (int r = 0; r < 40'000; r += 10 * (head + 1))
         kept[static_cast<std::size_t>(head)].push_back(Row{r});
     }
-    LayerEviction eviction = cache.plan(layer, kept);
+    LayerEviction eviction;
+    cache.plan(layer, kept, eviction);
     std::vector<LayerEviction*> all{&eviction};
     ASSERT_TRUE(cache.prepare(all));
     for (int head = 0; head < kHeads; ++head) cache.apply(eviction, head);
@@ -229,7 +233,8 @@ TEST(SequenceCache, PreparingCopiesIsRefusedWhole) {
   for (auto& rows : kept) {
     for (int r = 1; r < 128; ++r) rows.push_back(Row{r});
   }
-  LayerEviction eviction = copy.plan(0, kept);
+  LayerEviction eviction;
+  copy.plan(0, kept, eviction);
   std::vector<LayerEviction*> all{&eviction};
   const Status refused = copy.prepare(all);
   ASSERT_FALSE(refused);
@@ -247,7 +252,10 @@ TEST(TurnsToRanks, RanksFollowPositionsWhereverTheRowsLie) {
   write_rows(cache.rows(0, 0), Row{0}, 5, zeros.data(), kHeadDim, zeros.data(), kHeadDim, positions.data());
   // Kept are positions 10, 30, 40 (ranks 0, 2, 3 before); the row of 40 moves into the hole at 2.
   const std::vector<Row> kept{Row{0}, Row{1}, Row{4}};
-  const auto turns = turns_to_ranks(cache.rows(0, 0), kept);
+  std::vector<RowMove> moves;
+  std::vector<RowTurn> turns;
+  moves_to_keep(kept, moves);
+  turns_to_ranks(cache.rows(0, 0), kept, moves, turns);
   ASSERT_EQ(turns.size(), 2u);
   EXPECT_EQ(turns[0].row, Row{0});
   EXPECT_EQ(turns[0].by, -1);
@@ -274,7 +282,8 @@ TEST(SequenceCache, TurningKeysCopiesSharedPages) {
   append(original, 0, 128);
   SequenceCache copy = original.fork();
   const std::size_t before = pool->pages_in_use();
-  LayerEviction eviction = copy.plan(0, all_but_the_first(128), &kRotation);
+  LayerEviction eviction;
+  copy.plan(0, all_but_the_first(128), eviction, &kRotation);
   std::vector<LayerEviction*> all{&eviction};
   ASSERT_TRUE(copy.prepare(all));
   EXPECT_EQ(pool->pages_in_use(), before + 2 * kHeads) << "both pages of a head are written";
@@ -299,7 +308,8 @@ TEST(SequenceCache, TurnsThatFindNoPagesAreRefusedWhole) {
   SequenceCache original(pool, kLayers, kHeads);
   append(original, 0, 128);
   SequenceCache copy = original.fork();
-  LayerEviction eviction = copy.plan(0, all_but_the_first(128), &kRotation);
+  LayerEviction eviction;
+  copy.plan(0, all_but_the_first(128), eviction, &kRotation);
   std::vector<LayerEviction*> all{&eviction};
   const Status refused = copy.prepare(all);
   ASSERT_FALSE(refused);
