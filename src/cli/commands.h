@@ -28,5 +28,6 @@ void add_run(CLI::App& app, Context& context);
 void add_chat(CLI::App& app, Context& context);
 void add_score(CLI::App& app, Context& context);
 void add_inspect(CLI::App& app, Context& context);
+void add_bench(CLI::App& app, Context& context);
 
 }  // namespace keynest::cli

@@ -27,11 +27,28 @@ constexpr const char* kExamples = R"(Examples:
     keynest chat -m model.gguf -f book.txt --budget 64MiB
   See which keys a policy keeps, without any model:
     keynest score --policy keydiff --keys keys.npy --budget 128 --kept kept.npy
+  Measure how fast it is on this machine:
+    keynest bench decode -m model.gguf
 
 `keynest COMMAND --help` tells about each command, with examples and the list of policies.
 Exit status: 0 done, 1 the work failed, 2 the command line is wrong, 130 stopped by Ctrl-C.)";
 
-/// What is wrong with the words before any command.
+/// The words of the command line that name a command, and the last one of them.
+struct Chosen {
+  const CLI::App* command;
+  std::string words;
+};
+
+Chosen chosen_command(const CLI::App& app) {
+  Chosen chosen{&app, {}};
+  for (auto below = app.get_subcommands(); !below.empty(); below = chosen.command->get_subcommands()) {
+    chosen.command = below.front();
+    chosen.words += " " + chosen.command->get_name();
+  }
+  return chosen;
+}
+
+/// What is wrong where one of several commands should stand.
 std::string without_command(const CLI::App& app) {
   const auto unknown = app.remaining();
   std::string commands;
@@ -47,10 +64,10 @@ std::string message_of(const CLI::App& command, const CLI::ParseError& error) {
 }
 
 int usage_error(const CLI::App& app, const CLI::ParseError& error) {
-  const auto chosen = app.get_subcommands();
-  const std::string message = chosen.empty() ? without_command(app) : message_of(*chosen.front(), error);
-  const std::string command = chosen.empty() ? "" : " " + chosen.front()->get_name();
-  return report(keynest::invalid_argument(message + "\nTry `keynest" + command + " --help`."));
+  const auto [command, words] = chosen_command(app);
+  const bool has_commands = !command->get_subcommands({}).empty();
+  const std::string message = has_commands ? without_command(*command) : message_of(*command, error);
+  return report(keynest::invalid_argument(message + "\nTry `keynest" + words + " --help`."));
 }
 
 int run_program(int argc, char** argv) {
@@ -64,6 +81,7 @@ int run_program(int argc, char** argv) {
   add_chat(app, context);
   add_score(app, context);
   add_inspect(app, context);
+  add_bench(app, context);
   for (CLI::App* command : app.get_subcommands({})) command->group("Commands");
   app.footer(kExamples);  // last, as commands would inherit it
   try {
