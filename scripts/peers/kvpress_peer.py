@@ -1,14 +1,17 @@
 """One timed run of kvpress: transformers on the CPU, with KeyDiffPress keeping --budget entries of the prompt.
 
-kvpress computes the prompt in one pass and, layer after layer, removes entries right after the layer's attention to all
-of them: the prompt's time is that of a full cache. Nothing is removed while answering. Without --budget, or with one that the
-prompt fits into, nothing is removed at all. The weights are dequantised when they are loaded.
+kvpress computes the prompt in one pass and, layer after layer, removes entries right after the layer's attention to
+all of them: the prompt's time is that of a full cache. Nothing is removed while answering. Without --budget, or with
+one that the prompt fits into, nothing is removed at all. The weights are dequantised when they are loaded.
 """
 
 import argparse
+import os
 import sys
 
 import common
+
+os.environ |= {"TQDM_DISABLE": "1", "HF_HUB_OFFLINE": "1"}  # no progress bars; everything it needs is in the GGUF file
 
 
 class KvPress:

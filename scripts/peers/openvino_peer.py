@@ -1,8 +1,8 @@
 """One timed run of OpenVINO GenAI on the CPU, with its full cache or, with --evict, its cache eviction.
 
-The pipeline is the one with paged attention (ContinuousBatchingPipeline), which is the one that can evict. It computes and stores keys and
-values in the types that OpenVINO chooses on the machine. Its eviction starts after the prompt: the first --start and
-the last --recent entries stay, of the others those with the largest attention, --budget in all.
+The pipeline is the one with paged attention (ContinuousBatchingPipeline), which is the one that can evict. It computes
+and stores keys and values in the types that OpenVINO chooses on the machine. Its eviction starts after the prompt: the
+first --start and the last --recent entries stay, of the others those with the largest attention, --budget in all.
 """
 
 import argparse

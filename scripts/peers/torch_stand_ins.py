@@ -2,9 +2,9 @@
 
     torch_stand_ins.py TORCH_FOLDER
 
-Torch's package for Linux is built for NVIDIA GPUs: importing it loads a dozen libraries of CUDA's (3 GB), of which a run on the
-CPU calls next to nothing. This compiles one of a few kB in the place of each, whose functions do nothing but answer "no device". Torch's own
-files are not touched.
+Torch's package for Linux is built for NVIDIA GPUs: importing it loads a dozen libraries of CUDA's, of which a run on
+the CPU calls next to nothing. This compiles one of a few kB in the place of each, whose functions do nothing and report
+success, but for the one that counts devices, which says that there are none. Torch's own files are not touched.
 """
 
 import re
@@ -14,7 +14,7 @@ import tempfile
 from collections import defaultdict
 from pathlib import Path
 
-NO_DEVICE = 100  # cudaErrorNoDevice; any other library takes it for an error as well
+RETURNS = {"cudaGetDeviceCount": 100}  # cudaErrorNoDevice; all others 0, success or a null pointer
 UNVERSIONED = re.compile(r"^(cuFile|cusparseLt|nccl|nvshmem)[A-Za-z0-9_]+$")
 
 
@@ -66,11 +66,12 @@ def compile_stand_in(target: Path, versions: dict[str, set[str]]) -> None:
     names = sorted(set().union(*versions.values()))
     with tempfile.TemporaryDirectory() as scratch:
         source, script = Path(scratch, "stand_in.c"), Path(scratch, "versions")
-        source.write_text("".join(f"long {name}(void) {{ return {NO_DEVICE}; }}\n" for name in names) or "\n")
+        source.write_text("".join(f"long {name}(void) {{ return {RETURNS.get(name, 0)}; }}\n" for name in names) or "\n")
         script.write_text("".join(f"{version} {{ global: {'; '.join(sorted(symbols))}; }};\n"
                                   for version, symbols in versions.items() if version))
         flags = [f"-Wl,--version-script={script}"] if script.stat().st_size else []
-        output_of("cc", "-w", "-fno-builtin", "-shared", "-fPIC", "-O1", f"-Wl,-soname,{target.name}", *flags, source, "-o", target)
+        output_of("cc", "-w", "-fno-builtin", "-shared", "-fPIC", f"-Wl,-soname,{target.name}", *flags, source,
+                  "-o", target)
 
 
 def main(torch_folder: Path) -> None:
