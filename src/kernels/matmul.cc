@@ -13,7 +13,18 @@ void convert_rows(const WeightMatrix& w, int first_row, int rows, int column, in
   }
 }
 
-// Measured on a Zen 5 core beside ggml's own product; conversion through float costs the most.
-int bf16_matmul_least_tokens(WeightFormat format) { return format == WeightFormat::kOther ? 64 : 16; }
+int bf16_matmul_least_tokens(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kOther:
+      return 64;  // conversion through float costs the most
+    case WeightFormat::kQ8_0:
+    case WeightFormat::kF16:
+      return 2;
+    case WeightFormat::kBF16:
+      return 12;  // ggml has BF16 products as well
+    default:
+      return 5;  // 8-bit products are as fast below
+  }
+}
 
 }  // namespace keynest

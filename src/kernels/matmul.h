@@ -47,7 +47,7 @@ bool bf16_matmul_supported();
 std::size_t bf16_matmul_scratch_bytes();
 void bf16_matmul_panel(const WeightMatrix& weights, int first_row, int rows, const std::uint16_t* activations,
                        int tokens, float* out, std::size_t out_stride, void* scratch);
-/// Fewer tokens than this are multiplied faster without a panel.
+/// Fewer tokens than this are multiplied faster without a panel. Measured on a Zen 5 core (bench_products).
 int bf16_matmul_least_tokens(WeightFormat format);
 
 /// In F32 on any CPU, activations [tokens, columns]. The matrix needs its `to_float`.
@@ -58,6 +58,17 @@ bool float_matmul_preferred(WeightFormat format);
 std::size_t float_matmul_scratch_bytes();
 void float_matmul_panel(const WeightMatrix& weights, int first_row, int rows, const float* activations,
                         int tokens, float* out, std::size_t out_stride, void* scratch);
+
+// For few tokens, a single one above all: activations rounded to 8 bits by blocks of 32, as ggml rounds them,
+// and rows of any number, where the CPU has AVX-512 VNNI. Scratch holds the rounded activations; threads may
+// share it.
+
+bool int8_matmul_supported(WeightFormat format, int columns);
+std::size_t int8_matmul_scratch_bytes(int columns, int tokens);
+/// activations [tokens, columns], for weights of this format.
+void int8_matmul_round(WeightFormat format, const float* activations, int columns, int tokens, void* scratch);
+void int8_matmul_rows(const WeightMatrix& weights, int first_row, int rows, int tokens, float* out,
+                      std::size_t out_stride, const void* scratch);
 
 /// Columns [column, column + columns) of rows through `to_float`: out[rows, out_stride]. Whole blocks only.
 void convert_rows(const WeightMatrix& weights, int first_row, int rows, int column, int columns, float* out,

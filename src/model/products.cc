@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <vector>
 
 namespace keynest {
@@ -69,7 +70,10 @@ WeightFormat weight_format(ggml_type type) {
 struct NativeProducts::Task {
   WeightMatrix weights;
   ProductKernel kernel;
-  std::atomic<int> next_panel{0};
+  std::atomic<int> next_panel{0}, done{0};
+
+  void multiply(const ggml_tensor* x, ggml_tensor* out);
+  std::size_t scratch_bytes(int tokens) const;
 };
 
 ProductKernel best_product_kernel() {
@@ -98,53 +102,81 @@ int NativeProducts::least_tokens(WeightFormat format) const {
   return kernel_ == ProductKernel::kBf16 ? bf16_matmul_least_tokens(format) : kFloatMatmulLeastTokens;
 }
 
-ggml_tensor* NativeProducts::product(ggml_context* context, ggml_tensor* weight, ggml_tensor* x) {
-  const auto to_float = ggml_get_type_traits(weight->type)->to_float;
+/// The kernel for such a product, or none: then ggml's is the better one.
+std::optional<ProductKernel> NativeProducts::choose(const ggml_tensor* weight, std::int64_t tokens) const {
+  if (!multiplies_natively(gemm_, weight->type) || weight->ne[0] % 32 != 0) return std::nullopt;
   const WeightFormat format = weight_format(weight->type);
+  if (tokens >= least_tokens(format)) return kernel_;
+  const bool few =
+      kernel_ == ProductKernel::kBf16 && int8_matmul_supported(format, static_cast<int>(weight->ne[0]));
+  return few ? std::optional(ProductKernel::kInt8) : std::nullopt;
+}
+
+ggml_tensor* NativeProducts::product(ggml_context* context, ggml_tensor* weight, ggml_tensor* x) {
   const std::int64_t in = weight->ne[0], out = weight->ne[1], tokens = x->ne[1];
-  if (!multiplies_natively(gemm_, weight->type) || tokens < least_tokens(format) || in % 32 != 0)
-    return nullptr;
-  if (!ggml_is_contiguous(weight) || !in_plain_memory(weight)) return nullptr;
+  const std::optional<ProductKernel> kernel = choose(weight, tokens);
+  if (!kernel || !ggml_is_contiguous(weight) || !in_plain_memory(weight)) return nullptr;
 
   auto task = std::make_shared<Task>();
   task->weights = {static_cast<const std::byte*>(weight->data),
                    weight->nb[1],
                    static_cast<int>(out),
                    static_cast<int>(in),
-                   format,
-                   to_float};
-  task->kernel = kernel_;
+                   weight_format(weight->type),
+                   ggml_get_type_traits(weight->type)->to_float};
+  task->kernel = *kernel;
   tasks_.push_back(task);
-  ggml_tensor* args[] = {kernel_ == ProductKernel::kBf16 ? rounded(context, x) : x};
+  ggml_tensor* args[] = {*kernel == ProductKernel::kBf16 ? rounded(context, x) : x};
   return ggml_custom_4d(context, GGML_TYPE_F32, out, tokens, 1, 1, args, 1, compute, GGML_N_TASKS_MAX,
                         task.get());
 }
 
+/// Shared out by panels of rows.
+void NativeProducts::Task::multiply(const ggml_tensor* x, ggml_tensor* out) {
+  const auto tokens = static_cast<int>(out->ne[1]);
+  auto* to = static_cast<float*>(out->data);
+  const auto stride = static_cast<std::size_t>(out->ne[0]);
+  thread_local PanelScratch memory;
+  void* scratch = memory.at_least(scratch_bytes(tokens));
+  if (kernel == ProductKernel::kInt8) {
+    int8_matmul_round(weights.format, static_cast<const float*>(x->data), weights.columns, tokens, scratch);
+  }
+  for (int first; (first = kPanelRows * next_panel.fetch_add(1, std::memory_order_relaxed)) < weights.rows;) {
+    const int rows = std::min(kPanelRows, weights.rows - first);
+    switch (kernel) {
+      case ProductKernel::kBf16:
+        bf16_matmul_panel(weights, first, rows, static_cast<const std::uint16_t*>(x->data), tokens, to,
+                          stride, scratch);
+        break;
+      case ProductKernel::kFloat:
+        float_matmul_panel(weights, first, rows, static_cast<const float*>(x->data), tokens, to, stride,
+                           scratch);
+        break;
+      case ProductKernel::kInt8:
+        int8_matmul_rows(weights, first, rows, tokens, to, stride, scratch);
+        break;
+    }
+  }
+}
+
+std::size_t NativeProducts::Task::scratch_bytes(int tokens) const {
+  switch (kernel) {
+    case ProductKernel::kBf16:
+      return bf16_matmul_scratch_bytes();
+    case ProductKernel::kFloat:
+      return float_matmul_scratch_bytes();
+    default:
+      return int8_matmul_scratch_bytes(weights.columns, tokens);
+  }
+}
+
 void NativeProducts::compute(ggml_tensor* out, int /*thread*/, int threads, void* data) {
   auto& task = *static_cast<Task*>(data);
-  const WeightMatrix& weights = task.weights;
-  const bool bf16 = task.kernel == ProductKernel::kBf16;
-  thread_local PanelScratch scratch;
-  void* panel = scratch.at_least(bf16 ? bf16_matmul_scratch_bytes() : float_matmul_scratch_bytes());
-  const auto multiply = [&](int first, int rows) {
-    const void* x = out->src[0]->data;
-    const auto tokens = static_cast<int>(out->ne[1]);
-    auto* to = static_cast<float*>(out->data);
-    const auto stride = static_cast<std::size_t>(out->ne[0]);
-    if (bf16) {
-      bf16_matmul_panel(weights, first, rows, static_cast<const std::uint16_t*>(x), tokens, to, stride,
-                        panel);
-    } else {
-      float_matmul_panel(weights, first, rows, static_cast<const float*>(x), tokens, to, stride, panel);
-    }
-  };
-  const int panels = (weights.rows + kPanelRows - 1) / kPanelRows;
-  int index;
-  while ((index = task.next_panel.fetch_add(1, std::memory_order_relaxed)) < panels) {
-    multiply(index * kPanelRows, std::min(kPanelRows, weights.rows - index * kPanelRows));
-  }
-  // Every thread asks once in vain; the last one to do so makes the counter ready for the next step.
-  if (index == panels + threads - 1) task.next_panel.store(0, std::memory_order_relaxed);
+  task.multiply(out->src[0], out);
+  // Every thread asks once in vain; the last one to leave makes the counter ready for the next step.
+  if (task.done.fetch_add(1, std::memory_order_acq_rel) + 1 < threads) return;
+  task.done.store(0, std::memory_order_relaxed);
+  task.next_panel.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace keynest

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <list>
 #include <memory>
+#include <optional>
 
 #include "kernels/matmul.h"
 #include "keynest/model.h"
@@ -15,8 +16,9 @@ namespace keynest {
 /// The format of ggml's type; kOther for those without a kernel of their own.
 WeightFormat weight_format(ggml_type type);
 
-/// What keynest's own products are computed in: BF16 where the CPU multiplies that, else F32.
-enum class ProductKernel { kBf16, kFloat };
+/// What keynest's own products are computed in: BF16 where the CPU multiplies that, else F32; in 8-bit
+/// integers for few tokens, where the CPU has AVX-512 VNNI.
+enum class ProductKernel { kBf16, kFloat, kInt8 };
 ProductKernel best_product_kernel();
 
 /// Whether products of blocks of tokens with weights of this type are keynest's own. kAuto: where they were
@@ -36,6 +38,7 @@ class NativeProducts {
  private:
   struct Task;
   static void compute(ggml_tensor* out, int thread, int threads, void* task);
+  std::optional<ProductKernel> choose(const ggml_tensor* weight, std::int64_t tokens) const;
   int least_tokens(WeightFormat format) const;
   ggml_tensor* rounded(ggml_context* context, ggml_tensor* x);
 
