@@ -211,9 +211,10 @@ void decode_shapes(benchmark::internal::Benchmark* b) {
   const auto f16 = static_cast<std::int64_t>(KvType::kF16);
   b->ArgNames({"d", "group", "n", "B", "type"});
   for (const std::int64_t d : {64, 128}) {
-    for (const std::int64_t group : {1, 3, 4, 7}) b->Args({d, group, 4096, 1, f16});
+    for (const std::int64_t n : {2048, 8192, 32768}) {
+      for (const std::int64_t group : {1, 4, 5, 7}) b->Args({d, group, n, 1, f16});
+    }
   }
-  b->Args({64, 7, 65536, 1, f16})->Args({64, 1, 65536, 1, f16});
 }
 
 void all_types(benchmark::internal::Benchmark* b) {
