@@ -3,9 +3,9 @@
 #include <ggml-cpu.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <ctime>
 #include <new>
 #include <random>
 
@@ -59,15 +59,21 @@ double relative_error(const Weights& w, const float* values, const float* x, con
   return std::sqrt(wrong / size);
 }
 
+/// Processor time of this process in seconds: what else runs on the core does not count.
+double processor_seconds() {
+  timespec now;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
 /// Median time of a run in seconds, over all copies in turn.
 double median_seconds(const Product& product, int copies, const float* x, float* y) {
-  using Clock = std::chrono::steady_clock;
   std::vector<double> times;
   double total = 0;
   for (int i = 0; total < kSeconds || times.size() < 5; ++i) {
-    const auto start = Clock::now();
+    const double start = processor_seconds();
     product.run(i % copies, x, y);
-    times.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    times.push_back(processor_seconds() - start);
     total += times.back();
   }
   std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the programs of this folder in turn, several rounds, and prints the tables of docs/dependencies.md.
 
-run.py BUILD [--rounds N] [--with COMMAND]   COMMAND goes before every program, e.g. "taskset -c 1"
+run.py BUILD [--rounds N] [--with COMMAND] [--torch PYTHON]
+    COMMAND goes before every program, e.g. "taskset -c 1"; PYTHON has PyTorch, for FBGEMM
 """
 
 import argparse
@@ -18,21 +19,20 @@ TOKENS = [64, 128, 256]
 LAYER = {(896, 4864): 2, (4864, 896): 1, (896, 896): 2, (896, 128): 2}
 
 
-def run(program: pathlib.Path, before: list[str]) -> str:
-    done = subprocess.run([*before, str(program)], stdout=subprocess.PIPE, text=True)
+def run(program: list[str]) -> str:
+    done = subprocess.run(program, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        sys.exit(f"{program.name} ended with {done.returncode}: a product is wrong or could not be made")
+        sys.exit(f"{program[-1]} ended with {done.returncode}: a product is wrong or could not be made")
     return done.stdout
 
 
-def measured(build: pathlib.Path, rounds: int, before: list[str]) -> dict:
+def measured(programs: list[list[str]], rounds: int) -> dict:
     """(name, type) -> (k, n, tokens) -> a line's figures, one for each round."""
     lines = defaultdict(lambda: defaultdict(list))
-    programs = [build / name for name in PROGRAMS if (build / name).exists()]
     for number in range(rounds):
         # Forwards and backwards in turn, so that a slow minute does not always hit the same one.
         for program in programs if number % 2 == 0 else reversed(programs):
-            for line in run(program, before).splitlines():
+            for line in run(program).splitlines():
                 name, kind, k, n, tokens, gflops, error, beside = line.split("\t")
                 figures = (float(gflops), float(error), int(beside))
                 lines[name, kind][int(k), int(n), int(tokens)].append(figures)
@@ -98,8 +98,13 @@ def main() -> None:
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--with", dest="before", default="", help="what goes before every program")
+    parser.add_argument("--torch", metavar="PYTHON", help="a Python that can import torch")
     options = parser.parse_args()
-    print_tables(measured(options.build, options.rounds, shlex.split(options.before)))
+    before = shlex.split(options.before)
+    programs = [[*before, str(options.build / name)] for name in PROGRAMS if (options.build / name).exists()]
+    if options.torch:
+        programs.append([*before, options.torch, str(pathlib.Path(__file__).with_name("fbgemm_bench.py"))])
+    print_tables(measured(programs, options.rounds))
 
 
 if __name__ == "__main__":
