@@ -7,13 +7,13 @@
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/convert-inl.h"
 #include "kernels/matmul.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace keynest {
 namespace HWY_NAMESPACE {
 namespace {
-namespace hn = hwy::HWY_NAMESPACE;
 
 // A tile's sums stay in registers: of 32 with AVX-512 and NEON, of 16 elsewhere.
 constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_TARGET == HWY_NEON;
@@ -83,6 +83,19 @@ void multiply_panel(const float* panel, int rows, const float* x, std::size_t x_
   }
 }
 
+/// Columns [column, column + columns) of the rows of a panel as floats.
+void unpack_panel(const WeightMatrix& w, int first_row, int rows, int column, int columns, float* panel) {
+  if (w.format != WeightFormat::kF16)
+    return convert_rows(w, first_row, rows, column, columns, panel, kPanelDepth);
+  // The one conversion that takes instructions `to_float` may have been compiled without.
+  for (int i = 0; i < rows; ++i) {
+    const auto* row = reinterpret_cast<const hwy::float16_t*>(
+        w.data + static_cast<std::size_t>(first_row + i) * w.row_bytes);
+    half_to_f32(row + column, static_cast<std::size_t>(columns),
+                panel + static_cast<std::size_t>(i) * kPanelDepth);
+  }
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace keynest
@@ -91,6 +104,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace keynest {
 
+HWY_EXPORT(unpack_panel);
 HWY_EXPORT(multiply_panel);
 
 bool float_matmul_preferred(WeightFormat format) {
@@ -110,7 +124,7 @@ void float_matmul_panel(const WeightMatrix& weights, int first_row, int rows, co
               static_cast<std::size_t>(kPanelRows - rows) * kPanelDepth, 0.0f);
   for (int column = 0; column < weights.columns; column += kPanelDepth) {
     const int columns = std::min(kPanelDepth, weights.columns - column);
-    convert_rows(weights, first_row, rows, column, columns, panel, kPanelDepth);
+    HWY_DYNAMIC_DISPATCH(unpack_panel)(weights, first_row, rows, column, columns, panel);
     HWY_DYNAMIC_DISPATCH(multiply_panel)
     (panel, rows, activations + column, static_cast<std::size_t>(weights.columns), columns, tokens,
      column > 0, out + first_row, out_stride);

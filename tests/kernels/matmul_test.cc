@@ -3,26 +3,17 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
 
+#include "kernels/kernel_test.h"
+#include "kernels/numbers.h"
+
 namespace keynest {
 namespace {
-
-std::uint16_t to_bf16(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-float from_bf16(std::uint16_t value) {
-  const std::uint32_t bits = std::uint32_t{value} << 16;
-  float result;
-  std::memcpy(&result, &bits, sizeof result);
-  return result;
-}
 
 /// A stored matrix and the weights it stands for.
 struct Stored {
@@ -136,6 +127,62 @@ TEST_P(Panels, NothingBesideThemIsWritten) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, Panels,
                          testing::Values(WeightFormat::kOther, WeightFormat::kQ5_0, WeightFormat::kQ8_0));
+
+/// Panels in F32, of numbers that F16 holds exactly.
+class FloatPanels : public EveryTarget {
+ protected:
+  void check(WeightFormat format, int columns, int rows, int tokens) {
+    const auto weights = normal_floats(random_, static_cast<std::size_t>(rows * columns)),
+               x = normal_floats(random_, static_cast<std::size_t>(tokens * columns));
+    std::vector<std::uint16_t> halves(weights.size());
+    std::vector<float> values(weights.size()), out(static_cast<std::size_t>(tokens * rows), std::nanf(""));
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      halves[i] = to_f16(weights[i]);
+      values[i] = from_f16(halves[i]);
+    }
+    const bool half = format == WeightFormat::kF16;
+    const void* stored = half ? static_cast<const void*>(halves.data()) : values.data();
+    const WeightMatrix matrix{static_cast<const std::byte*>(stored),
+                              static_cast<std::size_t>(columns) * (half ? 2 : 4),
+                              rows,
+                              columns,
+                              format,
+                              [](const void* row, float* to, std::int64_t n) {
+                                std::copy_n(static_cast<const float*>(row), n, to);
+                              }};
+    const AlignedBytes scratch(float_matmul_scratch_bytes());
+    for (int row = 0; row < rows; row += kPanelRows) {
+      float_matmul_panel(matrix, row, std::min(kPanelRows, rows - row), x.data(), tokens, out.data(),
+                         static_cast<std::size_t>(rows), scratch.get());
+    }
+    for (int t = 0; t < tokens; ++t) {
+      for (int row = 0; row < rows; ++row) {
+        double sum = 0, size = 0;
+        for (int c = 0; c < columns; ++c) {
+          const double product = double{values[static_cast<std::size_t>(row * columns + c)]} *
+                                 x[static_cast<std::size_t>(t * columns + c)];
+          sum += product;
+          size += std::abs(product);
+        }
+        ASSERT_NEAR(out[static_cast<std::size_t>(t * rows + row)], sum, 1e-6 * size)
+            << columns << " columns, row " << row << " of " << rows << ", token " << t << " of " << tokens;
+      }
+    }
+  }
+  std::mt19937 random_{5};
+};
+
+TEST_P(FloatPanels, EqualSumsInDouble) {
+  for (const WeightFormat format : {WeightFormat::kOther, WeightFormat::kF16}) {
+    for (const int columns : {32, 896, 1056, 2080}) {
+      for (const int rows : {1, 4, 7, 48, 53}) {
+        for (const int tokens : {1, 2, 3, 5, 6, 13}) check(format, columns, rows, tokens);
+      }
+    }
+  }
+}
+
+KEYNEST_EVERY_TARGET(FloatPanels);
 
 }  // namespace
 }  // namespace keynest
