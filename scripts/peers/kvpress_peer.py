@@ -35,7 +35,9 @@ class KvPress:
         self.cache, self.position, self.token = None, 0, 0
 
     def encode(self, text: str, most: int) -> list[int]:
-        return self.tokenizer.encode(text[:most * 12], add_special_tokens=False)
+        part = text[:most * 8]  # tokens are shorter than that nearly everywhere
+        ids = self.tokenizer.encode(part, add_special_tokens=False)
+        return ids if len(ids) > most or part == text else self.tokenizer.encode(text, add_special_tokens=False)
 
     def step(self, ids: list[int]) -> None:
         torch = self.torch

@@ -7,6 +7,7 @@ first --start and the last --recent entries stay, of the others those with the l
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -42,10 +43,11 @@ class OpenVino:
         return scheduler
 
     def encode(self, text: str, most: int) -> list[int]:
-        """Line by line, since the tokenizer made from a GGUF file cuts its input at the model's context length."""
+        """In pieces, since the tokenizer made from a GGUF file cuts its input at the model's context length. A piece begins
+        with a line that is not indented: there no token reaches from one line into the next."""
         ids = []
-        for line in text.splitlines(keepends=True):
-            ids += self.tokenizer.encode(line, add_special_tokens=False).input_ids.data.reshape(-1).tolist()
+        for piece in re.split(r"(?<=\n)(?=\S)", text):
+            ids += self.tokenizer.encode(piece, add_special_tokens=False).input_ids.data.reshape(-1).tolist()
             if len(ids) >= most:
                 break
         return ids

@@ -29,7 +29,7 @@ class Fake:
 
     def next(self):
         self.held += 1
-        time.sleep(0.001)
+        time.sleep(0.01)
 
     def finish(self):
         self.ended += 1

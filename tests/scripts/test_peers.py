@@ -102,7 +102,7 @@ class Seam(unittest.TestCase):
         self.assertEqual(figures["cache_bytes"], 1100)  # the prompt and the 10 tokens that were handed back
         self.assertTrue(figures["note"].startswith("budget 32, 1 requests before; "))
         self.assertGreaterEqual(figures["ttft_seconds"], 0.02)
-        self.assertLessEqual(figures["decode_tokens_per_second"], 1000)
+        self.assertLessEqual(figures["decode_tokens_per_second"], 100)
         self.assertIn("noise", done.stderr)
 
     def test_what_the_user_has_to_put_right(self):
