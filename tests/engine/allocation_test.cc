@@ -22,20 +22,26 @@ std::int64_t allocations_of_ggml() {
   return allocations() - before;
 }
 
-class SteadyState : public testing::TestWithParam<PolicyCase> {
+struct SteadyCase {
+  const char* model;
+  PolicyCase policy;
+};
+void PrintTo(const SteadyCase& each, std::ostream* out) { *out << each.model << ' ' << each.policy.spec; }
+
+class SteadyState : public testing::TestWithParam<SteadyCase> {
  protected:
   void SetUp() override {
     if (!kAllocationsAreCounted) GTEST_SKIP() << "allocations cannot be counted in this build";
-    model_ = tiny("llama");
+    model_ = tiny(GetParam().model);
     ASSERT_NE(model_, nullptr);
-    session_ = make_session(model_, {.policy = GetParam().spec, .budget = kBudget, .block = kBlock});
+    session_ = make_session(model_, {.policy = GetParam().policy.spec, .budget = kBudget, .block = kBlock});
     ASSERT_NE(session_, nullptr);
   }
 
   /// Beside those of ggml in `graphs` graphs. Heads that share a budget may come to hold more than ever
   /// before, or move more rows, which grows a buffer; there are few of these.
   void expect_none(std::int64_t counted, int graphs) {
-    const bool adaptive = PolicySpec::parse(GetParam().spec)->heads == HeadAllocation::kAdaptive;
+    const bool adaptive = PolicySpec::parse(GetParam().policy.spec)->heads == HeadAllocation::kAdaptive;
     const std::int64_t own = counted - graphs * allocations_of_ggml();
     EXPECT_GE(own, 0);
     EXPECT_LE(own, adaptive ? graphs / 4 : 0);
@@ -85,19 +91,23 @@ TEST_P(SteadyState, TokensTakeNoMemory) {
 }
 
 /// A cache that is never cut grows, and the quadratic ablations of KeyDiff copy keys: both take memory.
-std::vector<PolicyCase> bounded_policies() {
-  std::vector<PolicyCase> cases;
+std::vector<SteadyCase> bounded_policies() {
+  std::vector<SteadyCase> cases;
   for (const PolicyCase& each : policy_cases()) {
     const std::string spec = each.spec;
     if (spec != "full" && spec.find("anchor=median") == spec.npos &&
         spec.find("anchor=pairwise") == spec.npos)
-      cases.push_back(each);
+      cases.push_back({"llama", each});
   }
   return cases;
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, SteadyState, testing::ValuesIn(bounded_policies()),
-                         [](const auto& info) { return info.param.name; });
+std::string case_name(const testing::TestParamInfo<SteadyCase>& info) { return info.param.policy.name; }
+
+INSTANTIATE_TEST_SUITE_P(Policies, SteadyState, testing::ValuesIn(bounded_policies()), case_name);
+
+INSTANTIATE_TEST_SUITE_P(Windows, SteadyState, testing::Values(SteadyCase{"gemma3", {"keydiff", "keydiff"}}),
+                         case_name);
 
 }  // namespace
 }  // namespace keynest::test
