@@ -94,37 +94,37 @@ void key_distances(const HeadRows& head, const double* anchor, double* out) {
   }
 }
 
-/// squares[count] += |chunk|^2 and out[count, head_dim] = the keys of rows [row, row + count) of a chunk
-/// [dims, 64].
-void take_rows(const float* chunk, int dims, int row, int count, int head_dim, double* out, double* squares) {
+/// out[count, head_dim] = the keys of rows [row, row + count) of a chunk [dims, 64].
+void take_rows(const float* chunk, int dims, int row, int count, int head_dim, double* out) {
   for (int i = 0; i < count; ++i, out += head_dim) {
-    double square = 0;
-    for (int dim = 0; dim < dims; ++dim) {
-      const double key = chunk[dim * kPageRows + row + i];
-      out[dim] = key;
-      square += key * key;
-    }
-    squares[i] += square;
+    for (int dim = 0; dim < dims; ++dim) out[dim] = chunk[dim * kPageRows + row + i];
+  }
+}
+
+/// key[head_dim] /= max(|key|, 1e-12). head_dim is a multiple of 8, of whole vectors therefore.
+void normalise(double* key, std::size_t head_dim) {
+  const DoubleTag d;
+  DoubleVec squares = hn::Zero(d);
+  for (std::size_t dim = 0; dim < head_dim; dim += hn::Lanes(d)) {
+    const DoubleVec x = hn::LoadU(d, key + dim);
+    squares = hn::MulAdd(x, x, squares);
+  }
+  const double norm = std::sqrt(hn::GetLane(hn::SumOfLanes(d, squares)));
+  const DoubleVec factor = hn::Set(d, 1.0 / std::max(norm, 1e-12));
+  for (std::size_t dim = 0; dim < head_dim; dim += hn::Lanes(d)) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, key + dim), factor), d, key + dim);
   }
 }
 
 void unit_keys_of_page(const HeadRows& head, int page, int row, int count, double* out) {
   HWY_ALIGN float chunk[kChunkDims * kPageRows];
-  double squares[kPageRows] = {};
-  const DoubleTag d;
   const int head_dim = head.layout->head_dim;
   for (int first = 0; first < head_dim; first += kChunkDims) {
     const int last = std::min(first + kChunkDims, head_dim);
     keys_to_f32(*head.layout, head.keys(page), first, last, chunk);
-    take_rows(chunk, last - first, row, count, head_dim, out + first, squares);
+    take_rows(chunk, last - first, row, count, head_dim, out + first);
   }
-  for (int i = 0; i < count; ++i, out += head_dim) {
-    const double factor = 1.0 / std::max(std::sqrt(squares[i]), 1e-12);
-    std::size_t dim = 0;
-    for (; dim + hn::Lanes(d) <= static_cast<std::size_t>(head_dim); dim += hn::Lanes(d)) {
-      hn::StoreU(hn::Mul(hn::LoadU(d, out + dim), hn::Set(d, factor)), d, out + dim);
-    }
-  }
+  for (int i = 0; i < count; ++i, out += head_dim) normalise(out, static_cast<std::size_t>(head_dim));
 }
 
 void read_unit_keys(const HeadRows& head, Row first, int count, double* out) {
