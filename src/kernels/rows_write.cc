@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <type_traits>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
@@ -41,10 +42,51 @@ void transpose_keys(const Segment& s, int first, int last, float* out) {
   }
 }
 
-/// out[count] = in[count] as stored. A loop compilers vectorise.
+using IntTag = hn::RebindToSigned<FloatTag>;
+using IntVec = hn::Vec<IntTag>;
+
+/// to_f16, lane by lane and to the bit. Magnitudes are positive as integers, so they compare as such.
+HWY_INLINE IntVec stored_bits(F16, FloatVec values) {
+  const IntTag d;
+  const hn::RebindToUnsigned<FloatTag> u;
+  const auto bits = hn::BitCast(u, values);
+  const IntVec sign = hn::BitCast(d, hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 0x8000u)));
+  const IntVec magnitude = hn::BitCast(d, hn::And(bits, hn::Set(u, 0x7fffffffu)));
+  const IntVec odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(d, 1));
+  const IntVec normal = hn::ShiftRight<13>(hn::Add(hn::Sub(magnitude, hn::Set(d, (112 << 23) - 0xfff)), odd));
+  const FloatVec shifted = hn::Add(hn::BitCast(FloatTag(), magnitude), hn::Set(FloatTag(), 0.5f));
+  const IntVec subnormal = hn::Sub(hn::BitCast(d, shifted), hn::Set(d, 0x3f000000));
+  const IntVec not_finite =
+      hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x7f800000)), hn::Set(d, 0x7e00), hn::Set(d, 0x7c00));
+  const IntVec finite = hn::IfThenElse(hn::Lt(magnitude, hn::Set(d, 113 << 23)), subnormal, normal);
+  return hn::Or(sign, hn::IfThenElse(hn::Gt(magnitude, hn::Set(d, 0x477fefff)), not_finite, finite));
+}
+
+/// to_bf16, likewise.
+HWY_INLINE IntVec stored_bits(BF16, FloatVec values) {
+  const IntTag d;
+  const hn::RebindToUnsigned<FloatTag> u;
+  const auto bits = hn::BitCast(u, values);
+  const IntVec magnitude = hn::BitCast(d, hn::And(bits, hn::Set(u, 0x7fffffffu)));
+  const auto high = hn::ShiftRight<16>(bits);
+  const auto odd = hn::And(high, hn::Set(u, 1u));
+  const auto rounded = hn::ShiftRight<16>(hn::Add(bits, hn::Add(hn::Set(u, 0x7fffu), odd)));
+  const auto is_nan = hn::Gt(magnitude, hn::Set(d, 0x7f800000));
+  return hn::IfThenElse(is_nan, hn::BitCast(d, hn::Or(high, hn::Set(u, 0x40u))), hn::BitCast(d, rounded));
+}
+
+/// out[count] = in[count] as stored.
 template <class Type>
 void store_numbers(const float* HWY_RESTRICT in, int count, typename Type::Stored* HWY_RESTRICT out) {
-  for (int i = 0; i < count; ++i) out[i] = Type::store(in[i]);
+  constexpr int kStep = static_cast<int>(kLanes);
+  int i = 0;
+  if constexpr (!std::is_same_v<Type, F32>) {
+    const hn::Rebind<std::uint16_t, FloatTag> halves;
+    for (; i + kStep <= count; i += kStep) {
+      hn::StoreU(hn::DemoteTo(halves, stored_bits(Type(), hn::LoadU(FloatTag(), in + i))), halves, out + i);
+    }
+  }
+  for (; i < count; ++i) out[i] = Type::store(in[i]);
 }
 
 HWY_INLINE const float* lanes_of(F32, const float* in) { return in; }
@@ -74,8 +116,31 @@ void add_squares(const typename Type::Stored* in, int count, double* HWY_RESTRIC
   for (; i < count; ++i) squares[i] += std::pow(static_cast<double>(Type::load(in[i])), 2);
 }
 
+/// Keys that are too few to fill vectors of rows: converted one by one, then spread.
+template <class Type>
+void write_few_keys(const Segment& s, Squares& squares) {
+  typename Type::Stored stored[kChunkDims];
+  const int head_dim = s.layout.head_dim;
+  for (int i = 0; i < s.count; ++i) {
+    const float* key = s.new_keys + static_cast<std::size_t>(i) * s.key_stride;
+    auto* out = reinterpret_cast<typename Type::Stored*>(s.keys) + s.row + i;
+    double square = 0;
+    for (int first = 0; first < head_dim; first += kChunkDims) {
+      const int dims = std::min(kChunkDims, head_dim - first);
+      store_numbers<Type>(key + first, dims, stored);
+      for (int dim = 0; dim < dims; ++dim, out += kPageRows) {
+        *out = stored[dim];
+        const double number = Type::load(stored[dim]);
+        square += number * number;
+      }
+    }
+    squares[static_cast<std::size_t>(i)] = square;
+  }
+}
+
 template <class Type>
 void write_keys(const Segment& s, Squares& squares) {
+  if (s.count < static_cast<int>(kLanes)) return write_few_keys<Type>(s, squares);
   HWY_ALIGN float chunk[kChunkDims * kPageRows];
   const int head_dim = s.layout.head_dim;
   auto* keys = reinterpret_cast<typename Type::Stored*>(s.keys) + s.row;

@@ -2,9 +2,11 @@
 #include "kernels/rows.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "kernels/kernel_test.h"
+#include "kernels/numbers.h"
 
 namespace keynest {
 namespace {
@@ -88,6 +90,39 @@ TEST_P(RowsTest, WrittenEntriesAreReadBack) {
     for (int row = 50; row < 140; ++row) {
       ASSERT_EQ(head.view().state(row / kPageRows, 0)[row % kPageRows], 0.0f);
       ASSERT_EQ(head.view().state(row / kPageRows, 1)[row % kPageRows], 0.0f);
+    }
+  }
+}
+
+/// Numbers at which rounding changes its ways, then any bits.
+std::vector<float> awkward_numbers(std::size_t count) {
+  std::vector<float> numbers;
+  for (const std::uint32_t bits :
+       {0x00000000u, 0x7f800000u, 0x7f800001u, 0x7fc12345u, 0x477fefffu, 0x477ff000u, 0x477fe000u,
+        0x38800000u, 0x387fffffu, 0x387fe000u, 0x33000000u, 0x33000001u, 0x3f801000u, 0x3f803000u,
+        0x3f808000u, 0x3f818000u, 0x7f7fffffu, 0x00000001u}) {
+    numbers.push_back(std::bit_cast<float>(bits));
+    numbers.push_back(std::bit_cast<float>(bits | 0x80000000u));
+  }
+  std::mt19937 random(3);
+  while (numbers.size() < count)
+    numbers.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+  return numbers;
+}
+
+TEST_P(RowsTest, HalvesAreTheScalarConversionsToTheBit) {
+  constexpr int kDim = 40, kRows = 60;  // whole vectors and a rest, of any target
+  const std::vector<float> numbers = awkward_numbers(kDim * kRows);
+  const std::vector<Position> positions(kRows);
+  for (const KvType type : {KvType::kF16, KvType::kBF16}) {
+    TestHead head(type, kDim, kRows);
+    write_rows(head.view(), Row{0}, kRows, numbers.data(), kDim, numbers.data(), kDim, positions.data());
+    const auto* keys = reinterpret_cast<const std::uint16_t*>(head.view().keys(0));
+    const auto* values = reinterpret_cast<const std::uint16_t*>(head.view().values(0));
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      const std::uint16_t stored = type == KvType::kF16 ? to_f16(numbers[i]) : to_bf16(numbers[i]);
+      ASSERT_EQ(values[i], stored) << type_name(type) << ' ' << numbers[i];
+      ASSERT_EQ(keys[i % kDim * kPageRows + i / kDim], stored) << type_name(type) << ' ' << numbers[i];
     }
   }
 }
