@@ -13,6 +13,8 @@ from pathlib import Path
 
 import common
 
+BLOCK = 32  # entries in a block of its cache on CPUs
+
 
 class OpenVino:
     def __init__(self, options: argparse.Namespace):
@@ -92,15 +94,21 @@ class OpenVino:
         return self.openvino.Core().get_property("CPU", name).to_string()
 
 
+def fit_budget(options: argparse.Namespace) -> None:
+    """Makes the budget one that OpenVINO takes: whole blocks, and at least one beside those that always stay."""
+    given = options.budget or 2048
+    options.budget = max(given // BLOCK, 3) * BLOCK
+    options.recent = min(options.recent, options.budget - options.start - BLOCK)
+    if options.recent < BLOCK or options.start % BLOCK or options.recent % BLOCK:
+        raise common.PeerError(f"--start {options.start} and --recent {options.recent} have to be multiples of {BLOCK}, "
+                               f"and leave {BLOCK} or more of the {options.budget} entries to choose")
+    if options.budget != given:
+        print(f"--budget {given} is taken as {options.budget}: whole blocks of {BLOCK} entries, 3 at least", file=sys.stderr)
+
+
 def load(options: argparse.Namespace) -> OpenVino:
-    if not options.evict:
-        return OpenVino(options)
-    options.budget = options.budget or 2048
-    if options.budget <= options.start + options.recent:
-        raise common.PeerError(f"--budget {options.budget}: has to be more than the {options.start} first and the "
-                               f"{options.recent} last entries, which always stay")
-    if options.budget % 32:
-        raise common.PeerError(f"--budget {options.budget}: has to be a multiple of 32, the size of a block")
+    if options.evict:
+        fit_budget(options)
     return OpenVino(options)
 
 
