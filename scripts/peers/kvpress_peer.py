@@ -7,11 +7,19 @@ one that the prompt fits into, nothing is removed at all. The weights are dequan
 
 import argparse
 import os
+import re
 import sys
+from pathlib import Path
 
 import common
 
 os.environ |= {"TQDM_DISABLE": "1", "HF_HUB_OFFLINE": "1"}  # no progress bars; everything it needs is in the GGUF file
+
+
+def fastest_type() -> str:
+    """bfloat16 where the CPU computes with it, which torch then does several times as fast as with fp32."""
+    info = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    return "bfloat16" if re.search(r"^(flags|Features)\s*:.*\b(avx512_bf16|amx_bf16|bf16)\b", info, re.MULTILINE) else "float32"
 
 
 class KvPress:
@@ -28,7 +36,7 @@ class KvPress:
         torch.set_num_threads(options.threads)
         torch.set_num_interop_threads(1)
         torch.set_grad_enabled(False)
-        self.type = getattr(torch, options.type)
+        self.type = getattr(torch, fastest_type() if options.type == "auto" else options.type)
         source = {"pretrained_model_name_or_path": str(options.model.parent), "gguf_file": options.model.name}
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(**source)
         self.model = transformers.AutoModelForCausalLM.from_pretrained(**source, dtype=self.type).eval()
@@ -71,8 +79,8 @@ class KvPress:
 
 def main() -> int:
     parser = common.arguments("kvpress", __doc__)
-    parser.add_argument("--type", default="float32", choices=("float32", "bfloat16"),
-                        help="type of weights, keys and values (default float32)")
+    parser.add_argument("--type", default="auto", choices=("auto", "float32", "bfloat16"),
+                        help="type of weights, keys and values (default: the fastest on this CPU)")
     return common.run(parser, KvPress, "kvpress")
 
 
