@@ -148,32 +148,29 @@ struct RowQ5_1 : Row<1, 0, kMinimaOfSteps> {
 
 /// The scales and minima of 8 parts of a block of Q4_K or Q5_K.
 struct PartScales {
-  __m256 scales, minima;
+  __m512 numbers;  // 8 scales, 8 minima
   KEYNEST_VNNI_INLINE void read(const std::byte* at) {
-    std::uint32_t packed[3];
-    std::memcpy(packed, at + 4, sizeof packed);
-    const std::uint32_t high_scales = (packed[2] & 0x0f0f0f0f) | (packed[0] >> 2 & 0x30303030);
-    const std::uint32_t high_minima = (packed[2] >> 4 & 0x0f0f0f0f) | (packed[1] >> 2 & 0x30303030);
-    const __m128 both = _mm_cvtph_ps(_mm_cvtsi32_si128(number_at<std::int32_t>(at)));
-    scales = _mm256_mul_ps(numbers(packed[0] & 0x3f3f3f3f, high_scales), _mm256_broadcastss_ps(both));
-    minima = _mm256_mul_ps(numbers(packed[1] & 0x3f3f3f3f, high_minima),
-                           _mm256_broadcastss_ps(_mm_movehdup_ps(both)));
-    minima = _mm256_sub_ps(_mm256_setzero_ps(), minima);
+    // Words 0 and 1 hold the first four scales and minima, and in the high pairs of their bits, with nibbles
+    // of word 2, the last four.
+    const __m128i packed = sixteen(at + 4);
+    const __m128i first = _mm_srlv_epi32(_mm_shuffle_epi32(packed, 0x50), _mm_setr_epi32(0, 2, 0, 2));
+    const __m128i last = _mm_srlv_epi32(_mm_shuffle_epi32(packed, 0xaa), _mm_setr_epi32(32, 0, 32, 4));
+    const __m128i six =
+        _mm_or_si128(_mm_and_si128(first, _mm_setr_epi32(0x3f3f3f3f, 0x30303030, 0x3f3f3f3f, 0x30303030)),
+                     _mm_and_si128(last, _mm_set1_epi32(0x0f0f0f0f)));
+    const __m128 scales = _mm_cvtph_ps(_mm_cvtsi32_si128(number_at<std::int32_t>(at)));
+    numbers = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(six)), for_blocks(scales, 0, 1));
   }
   KEYNEST_VNNI_INLINE Weights with(__m512i bytes, int pair) const {
     const __m512i lanes = _mm512_inserti64x4(_mm512_set1_epi32(2 * pair), _mm256_set1_epi32(2 * pair + 1), 1);
-    return {bytes, _mm512_permutexvar_ps(lanes, _mm512_castps256_ps512(scales)), _mm512_setzero_ps()};
+    return {bytes, _mm512_permutexvar_ps(lanes, numbers), _mm512_setzero_ps()};
   }
-  /// What the minima of 256 weights give: lanes to be added up. `sums` are those of the 8 blocks of
+  /// Takes the minima of 256 weights off lanes that are to be added up. `sums` are those of the 8 blocks of
   /// activations.
   KEYNEST_VNNI_INLINE __m512 times(const float* sums, __m512 to) const {
-    return _mm512_fmadd_ps(_mm512_zextps256_ps512(minima), _mm512_zextps256_ps512(_mm256_loadu_ps(sums)), to);
-  }
-
- private:
-  KEYNEST_VNNI_INLINE static __m256 numbers(std::uint32_t low, std::uint32_t high) {
-    return _mm256_cvtepi32_ps(
-        _mm256_cvtepu8_epi32(_mm_set_epi32(0, 0, static_cast<int>(high), static_cast<int>(low))));
+    const __m256 minima = _mm512_extractf32x8_ps(numbers, 1);
+    return _mm512_fnmadd_ps(_mm512_zextps256_ps512(minima), _mm512_zextps256_ps512(_mm256_loadu_ps(sums)),
+                            to);
   }
 };
 
@@ -234,8 +231,8 @@ struct RowQ6_K : Row<4, 32, kNoMinima> {
 
 template <class Row>
 KEYNEST_VNNI_INLINE __m512 add(const Weights& weights, const Step& x, __m512 sum) {
-  const __m512i products =
-      _mm512_dpbusd_epi32(_mm512_load_si512(x.start), weights.bytes, _mm512_load_si512(x.numbers));
+  const __m512i start = Row::kZero == 0 ? _mm512_setzero_si512() : _mm512_load_si512(x.start);
+  const __m512i products = _mm512_dpbusd_epi32(start, weights.bytes, _mm512_load_si512(x.numbers));
   const __m512 scales = _mm512_mul_ps(weights.scales, _mm512_load_ps(x.scales));
   sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(products), scales, sum);
   if constexpr (Row::kMinima != kMinimaOfSteps) return sum;
