@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,7 +10,9 @@
 #include <csignal>
 #include <cstring>
 
-extern char** environ;
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 namespace keynest::bench {
 namespace {
@@ -20,12 +21,11 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostOutput = 1u << 20, kMostErrors = 1u << 14;
 
-/// A pipe of which we read one end, without waiting.
+/// A pipe of which we read one end.
 class Pipe {
  public:
   Pipe() {
     if (::pipe2(ends_, O_CLOEXEC) != 0) ends_[0] = ends_[1] = -1;
-    if (ends_[0] >= 0) ::fcntl(ends_[0], F_SETFL, O_NONBLOCK);
   }
   ~Pipe() {
     close_end(0);
@@ -37,6 +37,8 @@ class Pipe {
   int reading() const { return ends_[0]; }
   int writing() const { return ends_[1]; }
   void close_writing() { close_end(1); }
+  /// From now on take() does not wait.
+  void stop_waiting() const { ::fcntl(ends_[0], F_SETFL, O_NONBLOCK); }
 
   /// Takes what is there; closes at the end.
   void take(std::string& into) {
@@ -74,28 +76,37 @@ struct Child {
   void wait_output() const;
 };
 
+/// The child's side: becomes the program, or tells why it cannot. Nothing here may allocate.
+[[noreturn]] void become(char* const* arguments, int out, int err, int failure) {
+  ::setpgid(0, 0);
+#ifdef __linux__
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // when we are killed ourselves
+#endif
+  for (const int signal : {SIGINT, SIGPIPE}) std::signal(signal, SIG_DFL);  // as we may not have them
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  ::dup2(nothing, 0);
+  ::dup2(out, 1);
+  ::dup2(err, 2);
+  ::execvp(arguments[0], arguments);
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = ::write(failure, &error, sizeof error);
+  ::_exit(127);
+}
+
 int Child::start(const std::vector<std::string>& command) {
   std::vector<char*> arguments;
   for (const std::string& part : command) arguments.push_back(const_cast<char*>(part.c_str()));
   arguments.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&files, out.writing(), 1);
-  posix_spawn_file_actions_adddup2(&files, err.writing(), 2);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  sigset_t standard;
-  sigemptyset(&standard);
-  for (const int signal : {SIGINT, SIGPIPE}) sigaddset(&standard, signal);  // as we may not have them
-  posix_spawnattr_setsigdefault(&attributes, &standard);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-  const int error = ::posix_spawnp(&pid, arguments[0], &files, &attributes, arguments.data(), environ);
-  posix_spawnattr_destroy(&attributes);
-  posix_spawn_file_actions_destroy(&files);
-  out.close_writing();
-  err.close_writing();
+  Pipe failure;  // closed by a successful exec
+  pid = ::fork();
+  if (pid < 0) return errno;
+  if (pid == 0) become(arguments.data(), out.writing(), err.writing(), failure.writing());
+  ::setpgid(pid, pid);  // here too, so that it is so from now on
+  for (Pipe* pipe : {&failure, &out, &err}) pipe->close_writing();
+  int error = 0;
+  if (::read(failure.reading(), &error, sizeof error) != sizeof error) error = 0;
+  if (error != 0) ::waitpid(pid, nullptr, 0);
+  for (Pipe* pipe : {&out, &err}) pipe->stop_waiting();
   return error;
 }
 

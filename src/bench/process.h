@@ -18,8 +18,8 @@ struct ProcessEnd {
 };
 
 /// Runs `command` (program and arguments, no shell) in a process group of its own, with nothing on standard
-/// input, and kills the whole group when the limit has passed or `stopped` says so. Errors: kIo when it
-/// cannot be started, kCancelled.
+/// input, and kills the whole group when the limit has passed or `stopped` says so; the program dies with us.
+/// Errors: kIo when it cannot be started, kCancelled.
 Result<ProcessEnd> run_process(const std::vector<std::string>& command, double limit_seconds,
                                const std::function<bool()>& stopped);
 

@@ -14,8 +14,6 @@
 namespace keynest::cli {
 namespace {
 
-constexpr int kQuickTokens = 64;
-
 // kernels
 
 struct KernelFlags {
@@ -67,19 +65,19 @@ struct SessionFlags : ModelBenchFlags {
   int tokens = 0;                    // measured at every depth
 };
 
-/// --quick: a prompt or two of a few blocks.
+/// --quick: a prompt or two that are a little longer than a small budget.
 void make_quick(SessionFlags& flags, std::int64_t least) {
-  flags.lengths = {least, least + 2 * kQuickTokens};
+  flags.lengths = {least, 256};
   flags.tokens = flags.tokens > 0 ? 8 : 0;
   flags.measure.rounds = 1;
-  flags.cache.budget = "64";
+  flags.cache.budget = "128";
   flags.cache.block = 32;
   if (!flags.blocks.empty()) flags.blocks = {32};
 }
 
 int run_sessions(SessionFlags flags, SessionWork work, const char* lengths, std::int64_t least) {
   arm_interrupt();
-  if (flags.measure.quick) make_quick(flags, least == 0 ? 0 : 2 * kQuickTokens);
+  if (flags.measure.quick) make_quick(flags, least == 0 ? 0 : 192);
   bench::SessionBench bench;
   const auto prepare = [&]() -> Status {
     KEYNEST_TRY(check(flags.measure));

@@ -59,7 +59,7 @@ std::int64_t entries(const SessionOptions& session) {
 
 Result<bench::CompareOptions> prepare(CompareFlags& flags) {
   KEYNEST_TRY(check(flags.measure));
-  KEYNEST_TRY(check_lengths(flags.lengths, "--lengths", 1, 1));
+  KEYNEST_TRY(check_lengths(flags.lengths, "--lengths", 2, 1));
   const auto sessions = bench_sessions(flags, {flags.cache.block});
   if (!sessions) return sessions.error();
   auto text = bench_text(flags);
@@ -92,9 +92,9 @@ using CompareWork = Status (*)(const bench::CompareOptions&, bench::Recorder&);
 int run_processes(CompareFlags flags, CompareWork work) {
   arm_interrupt();
   if (flags.measure.quick) {
-    flags.lengths = {128, 256};
+    flags.lengths = {192, 256};
     flags.measure.rounds = 1;
-    flags.cache.budget = "64";
+    flags.cache.budget = "128";
     flags.cache.block = 32;
     flags.answer = std::min(flags.answer, 4);
   }
@@ -139,7 +139,7 @@ void declare_peers(CLI::App& command, CompareFlags& flags) {
 void add_bench_memory(CLI::App& bench, Context& context) {
   auto flags = std::make_shared<CompareFlags>();
   flags->policies = {"keydiff"};
-  flags->lengths = {1, 4096, 65536};
+  flags->lengths = {16, 4096, 65536};
   flags->cache.budget = "1024";
   flags->answer = 1;
   CLI::App* command =

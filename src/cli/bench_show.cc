@@ -52,6 +52,7 @@ void add_bench_show(CLI::App& bench, Context& context) {
   CLI::App* command = bench.add_subcommand("show", "Tables and a picture of results kept with --json");
   command->add_option("FILE", flags->files, "Results of one or several benchmarks")
       ->required()
+      ->type_name("...")
       ->group("Input");
   command->add_option("--plot", flags->plot, "Draw what `compare` measured, of all files together, as SVG")
       ->type_name("FILE.svg")
