@@ -1,8 +1,8 @@
 #include "engine/law_test.h"
 
-#include <cstdlib>
-#include <fstream>
 #include <map>
+
+#include "support/models.h"
 
 namespace keynest::test {
 
@@ -69,11 +69,10 @@ std::shared_ptr<const Model> one_layer(int window) {
 
 std::shared_ptr<const Model> smollm2() {
   static const std::shared_ptr<const Model> model = []() -> std::shared_ptr<const Model> {
-    const char* directory = std::getenv("KEYNEST_MODELS_DIR");
-    const std::string path =
-        std::string(directory != nullptr ? directory : "models") + "/SmolLM2-135M-Instruct.Q4_1.gguf";
-    if (!std::ifstream(path)) return nullptr;
+    const std::string path = real_model_path("SmolLM2-135M-Instruct.Q4_1.gguf");
+    if (path.empty()) return nullptr;
     auto loaded = Model::load(path);
+    EXPECT_TRUE(loaded.ok()) << (loaded.ok() ? std::string() : loaded.error().message);
     return loaded ? *loaded : nullptr;
   }();
   return model;
