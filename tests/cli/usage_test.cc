@@ -41,7 +41,7 @@ TEST(Usage, HelpTeaches) {
 }
 
 TEST(Usage, EveryCommandHasHelpWithExamples) {
-  for (const std::string command : {"run", "chat", "score"}) {
+  for (const std::string command : {"run", "chat", "score", "bench"}) {
     const Outcome outcome = run_program({command, "--help"});
     EXPECT_EQ(outcome.code, 0) << command;
     EXPECT_TRUE(holds(outcome.out, "Examples:")) << command;
