@@ -145,7 +145,8 @@ std::string policy_table(const Runs& runs) {
 std::string policy_tables(const Runs& runs) {
   std::string text;
   for (const double block : runs.numbers("block")) {
-    text += (text.empty() ? "" : "\n") + policy_table(runs.where("block", block));
+    if (!text.empty()) text += '\n';
+    text += policy_table(runs.where("block", block));
   }
   return text;
 }
