@@ -157,6 +157,17 @@ INSTANTIATE_TEST_SUITE_P(All, ProductTypes,
                                          GGML_TYPE_IQ4_NL, GGML_TYPE_F16, GGML_TYPE_BF16),
                          [](const auto& info) { return std::string(ggml_type_name(info.param)); });
 
+TEST(Products, AutoTakesTheTypesThatWereMeasured) {
+  EXPECT_FALSE(multiplies_natively(Gemm::kGgml, GGML_TYPE_Q5_0));
+  EXPECT_TRUE(multiplies_natively(Gemm::kNative, GGML_TYPE_Q5_0));
+  EXPECT_TRUE(multiplies_natively(Gemm::kNative, GGML_TYPE_IQ3_S));
+  EXPECT_FALSE(multiplies_natively(Gemm::kAuto, GGML_TYPE_IQ3_S));
+  const bool bf16 = best_product_kernel() == ProductKernel::kBf16, amx = ggml_cpu_has_amx_int8() != 0;
+  EXPECT_EQ(multiplies_natively(Gemm::kAuto, GGML_TYPE_Q4_K), bf16 && !amx);
+  EXPECT_EQ(multiplies_natively(Gemm::kAuto, GGML_TYPE_Q5_0),
+            !amx && (bf16 || float_matmul_preferred(WeightFormat::kQ5_0)));
+}
+
 TEST(Products, FewTokensStayWithGgml) {
   const ggml_init_params params{ggml_tensor_overhead() * 8, nullptr, true};
   const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init(params), ggml_free);
