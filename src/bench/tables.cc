@@ -24,7 +24,8 @@ std::string machine_text(const Json& results) {
   const auto found = results.find("machine");
   const Json machine = found != results.end() && found->is_object() ? *found : Json::object();
   std::string text = text_of(results, "model");
-  if (!text.empty()) text += ", " + whole(number_of(results, "threads")) + " threads of ";
+  const double threads = number_of(results, "threads");
+  if (!text.empty()) text += ", " + whole(threads) + (threads == 1 ? " thread of " : " threads of ");
   text += text_of(machine, "cpu") + " (" + whole(number_of(machine, "cores")) + " cores, " +
           whole(number_of(machine, "memory_bytes") / kMebi / 1024) + " GiB), " + text_of(machine, "date") +
           ".\n" + text_of(machine, "keynest") + ".\n";
