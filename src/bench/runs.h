@@ -26,7 +26,7 @@ class Runs {
   std::vector<std::string> texts(const char* field) const;
   std::vector<double> numbers(const char* field) const;
 
-  /// Of every run, by rounds; runs without it are left out.
+  /// Of every run; runs without it are left out.
   std::vector<double> values(const char* field) const;
   bool empty() const { return runs_.empty(); }
   const Json& first() const { return *runs_.front(); }

@@ -54,8 +54,8 @@ TEST(Tables, LeaveEmptyColumnsOut) {
 
 TEST(Tables, RatiosAreOfTheSameRound) {
   const Json results = results_with(
-      {compare_run("llama.cpp", 4096, 0, 10, 20, 500), compare_run("keynest keydiff", 4096, 0, 5, 40, 250),
-       compare_run("keynest keydiff", 4096, 1, 2, 50, 250), compare_run("llama.cpp", 4096, 1, 12, 10, 500)});
+      {compare_run("llama.cpp", 4096, 0, 10, 20, 500), compare_run("keynest keydiff", 4096, 1, 2, 50, 250),
+       compare_run("keynest keydiff", 4096, 0, 5, 40, 250), compare_run("llama.cpp", 4096, 1, 12, 10, 500)});
   const std::string text = print_tables(results);
   // 10/5 and 12/2; 40/20 and 50/10: by rounds, not by order.
   EXPECT_TRUE(holds(text,
