@@ -13,6 +13,7 @@
 #include "cli/inspection.h"
 #include "cli/interrupt.h"
 #include "cli/prompt.h"
+#include "cli/protect.h"
 #include "cli/report.h"
 #include "cli/summary.h"
 
@@ -26,6 +27,7 @@ struct InspectFlags {
   InputFlags input;
   TemplateFlags chat;
   CacheFlags cache;
+  ProtectFlags protect;
   std::vector<std::string> policies;
   TalkFlags talk;
   std::string json, html;
@@ -36,6 +38,7 @@ struct Request {
   std::vector<SessionOptions> sessions;  // one a policy
   std::string chat_template, text;
   std::string json, html;  // empty: not wanted
+  Protection protection;
 };
 
 Result<std::vector<SessionOptions>> all_sessions(const InspectFlags& flags) {
@@ -69,9 +72,11 @@ Result<Request> check(const InspectFlags& flags) {
   }
   auto sessions = all_sessions(flags);
   if (!sessions) return sessions.error();
+  auto protection = parse_protection(flags.protect.words, !flags.chat.system.empty());
+  if (!protection) return protection.error();
   auto chat_template = resolve_template(flags.chat.chat_template);
   if (!chat_template) return chat_template.error();
-  Request request{std::move(*sessions), *chat_template, {}, flags.json, flags.html};
+  Request request{std::move(*sessions), *chat_template, {}, flags.json, flags.html, std::move(*protection)};
   if (request.json.empty() && request.html.empty()) request.html = kDefaultPage;
   KEYNEST_TRY(check_output(request.json));
   KEYNEST_TRY(check_output(request.html));
@@ -90,14 +95,23 @@ void tell(const InspectedRun& run, std::size_t tokens) {
   remark(stats.policy + ": nothing was evicted, the prompt fits the budget; give a smaller --budget");
 }
 
-Result<InspectedRun> inspect(const std::shared_ptr<const Model>& model, const SessionOptions& options,
-                             const std::vector<Token>& tokens, bool quiet) {
-  auto session = Session::create(model, options);
+/// One prompt for all policies.
+struct Work {
+  const std::shared_ptr<const Model>& model;
+  const std::vector<Token>& tokens;
+  const Protection& protection;
+  SystemPrompt prompt;
+  bool quiet;
+};
+
+Result<InspectedRun> inspect(const Work& work, const SessionOptions& options) {
+  auto session = Session::create(work.model, options);
   if (!session) return session.error();
+  KEYNEST_TRY(protect_prompt(**session, *work.model, work.protection, work.prompt));
   Output output;
-  KEYNEST_TRY(process_prompt(**session, tokens, output, !quiet));
-  auto run = read_heads(**session, model->info());
-  if (run && !quiet) tell(*run, tokens.size());
+  KEYNEST_TRY(process_prompt(**session, work.tokens, output, !work.quiet));
+  auto run = read_heads(**session, work.model->info());
+  if (run && !work.quiet) tell(*run, work.tokens.size());
   return run;
 }
 
@@ -109,8 +123,13 @@ Result<Inspection> inspect_all(const InspectFlags& flags, const Request& request
   const auto count = static_cast<std::int64_t>(inspection.tokens.size());
   warn_if_beyond(model->info(), "prompt", count);
   inspection.pieces = token_texts(*model, inspection.tokens);
+  const Work work{model,
+                  inspection.tokens,
+                  request.protection,
+                  {flags.chat.system, request.chat_template, *prompt, inspection.tokens},
+                  flags.talk.quiet};
   for (const SessionOptions& options : request.sessions) {
-    auto run = inspect(model, options, inspection.tokens, flags.talk.quiet);
+    auto run = inspect(work, options);
     if (!run) return run.error();
     inspection.runs.push_back(std::move(*run));
   }
@@ -188,6 +207,7 @@ void add_inspect(CLI::App& app, Context& context) {
   declare_chat(*command, flags->chat);
   declare(*command, flags->chat);
   declare(*command, flags->cache);
+  declare(*command, flags->protect);
   declare_policies(*command, *flags);
   declare_output(*command, *flags);
   declare(*command, flags->talk);

@@ -87,4 +87,17 @@ Result<PositionRange> system_range(const Model& model, const SystemPrompt& promp
   return PositionRange{Position{0}, Position{count}};
 }
 
+Status protect_prompt(Session& session, const Model& model, const Protection& protection,
+                      const SystemPrompt& prompt) {
+  if (protection.system) {
+    SystemPrompt complete = prompt;
+    if (complete.chat_template.empty())
+      complete.chat_template = fallback_template(model.info(), !model.chat_template().empty());
+    const auto range = system_range(model, complete);
+    if (!range) return range.error();
+    KEYNEST_TRY(session.protect(*range));
+  }
+  return protect_ranges(session, protection);
+}
+
 }  // namespace keynest::cli

@@ -28,7 +28,7 @@ Status protect_ranges(Session& session, const Protection& protection);
 /// A prompt that begins with a system message.
 struct SystemPrompt {
   std::string system;         ///< as given
-  std::string chat_template;  ///< for Model::apply_chat_template
+  std::string chat_template;  ///< for Model::apply_chat_template; empty: the one that fallback_template gives
   std::string_view rendered;
   std::span<const Token> tokens;  ///< of `rendered`
 };
@@ -36,5 +36,10 @@ struct SystemPrompt {
 /// The tokens from the start of the prompt to the end of its system message, as the template ends it. Errors:
 /// the template leaves the message out.
 Result<PositionRange> system_range(const Model& model, const SystemPrompt& prompt);
+
+/// Protects what the flags ask for, before the prompt is processed. Errors as system_range and
+/// protect_ranges.
+Status protect_prompt(Session& session, const Model& model, const Protection& protection,
+                      const SystemPrompt& prompt);
 
 }  // namespace keynest::cli

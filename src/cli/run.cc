@@ -66,21 +66,6 @@ Result<Request> check(const RunFlags& flags) {
   return Request{*session, generate, *chat_template, std::move(*text), std::move(*protection)};
 }
 
-/// What the flags protect, before the prompt is processed.
-Status protect(const Run& run, std::string_view prompt, std::span<const Token> tokens) {
-  const Protection& protection = run.request.protection;
-  if (protection.system) {
-    const Model& model = *run.model;
-    const std::string& given = run.request.chat_template;
-    const std::string chosen =
-        given.empty() ? fallback_template(model.info(), !model.chat_template().empty()) : given;
-    const auto range = system_range(model, {run.flags.chat.system, chosen, prompt, tokens});
-    if (!range) return range.error();
-    KEYNEST_TRY(run.session->protect(*range));
-  }
-  return protect_ranges(*run.session, protection);
-}
-
 Status write_stats(const Run& run) {
   if (run.flags.stats.empty()) return {};
   const RunRecord record{run.model->info().path, run.reply.text, run.reply.tokens};
@@ -108,7 +93,8 @@ Result<int> answer(Run& run) {
   auto session = Session::create(run.model, run.request.session);
   if (!session) return session.error();
   run.session = std::move(*session);
-  KEYNEST_TRY(protect(run, *prompt, tokens));
+  KEYNEST_TRY(protect_prompt(*run.session, model, run.request.protection,
+                             {run.flags.chat.system, run.request.chat_template, *prompt, tokens}));
   Status work = process_prompt(*run.session, tokens, run.output, !run.flags.talk.quiet);
   if (work) work = generate(model, *run.session, run.request.generate, run.output, run.reply);
   return close(run, work);

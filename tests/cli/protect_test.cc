@@ -116,5 +116,44 @@ TEST_F(Protect, ChatProtectsItsSystemMessage) {
   EXPECT_EQ(kept.code, 0) << kept.err;
 }
 
+TEST_F(Protect, InspectKeepsWhatIsProtectedUnderEveryPolicy) {
+  std::string text;
+  for (int i = 0; i < 60; ++i) text += "one two ";
+  const std::string said = "be kind";
+  const std::vector<std::string> arguments{
+      "inspect",         "-m",      file("tiny.gguf"), "-t",   "1",         "--block", "16",        "-q",
+      "--json",          "-",       "--system",        said,   "-p",        text,      "--budget",  "100",
+      "--policy",        "keydiff", "--policy",        "sink", "--protect", "system",  "--protect", "120:130",
+      "--chat-template", "chatml"};
+  const Outcome outcome = run_program(arguments);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::string prompt = *model_->apply_chat_template({{"system", said}, {"user", text}}, true, "chatml");
+  const auto system = system_range(*model_, {said, "chatml", prompt, cli::prompt_tokens(*model_, prompt)});
+  ASSERT_TRUE(system.ok());
+  const auto json = nlohmann::json::parse(outcome.out);
+  ASSERT_EQ(json["runs"].size(), 2u);
+  for (const auto& run : json["runs"]) {
+    EXPECT_GT(run["evictions"], 0);
+    for (int p = 0; p < to_int(system->last); ++p) EXPECT_EQ(run["kept_share"][p], 1.0) << p;
+    for (int p = 120; p < 130; ++p) EXPECT_EQ(run["kept_share"][p], 1.0) << p;
+  }
+  EXPECT_LT(json["runs"][1]["kept_share"][131], 1.0) << "sink keeps what is protected of the middle only";
+}
+
+TEST_F(Protect, InspectRefusesAsRunDoes) {
+  const auto inspect = [](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"inspect", "-m", file("tiny.gguf"), "-t", "1",
+                                 "--block", "16", "--no-chat",       "-p", "one two"};
+    all.insert(all.end(), more.begin(), more.end());
+    return run_program(all);
+  };
+  const Outcome system = inspect({"--protect", "system", "--html", file("never.html")});
+  EXPECT_EQ(system.code, 2);
+  EXPECT_TRUE(holds(system.err, "--system TEXT")) << system.err;
+  const Outcome beyond = inspect({"--protect", "0:500", "--html", file("never.html")});
+  EXPECT_EQ(beyond.code, 2);
+  EXPECT_TRUE(holds(beyond.err, "ends after the prompt")) << beyond.err;
+}
+
 }  // namespace
 }  // namespace keynest::test
