@@ -27,7 +27,7 @@ struct InputFlags {
 };
 
 struct CacheFlags {
-  std::string policy = "keydiff";
+  std::string policy = "nestedkv";
   std::string budget;  ///< empty: kDefaultBudget, or full with the policy `full`
   std::string kv_type = "f16";
   std::string cache_limit;

@@ -90,7 +90,7 @@ TEST_F(Inspect, DescribesModelAndPrompt) {
   EXPECT_EQ(json["block"], 16);
   EXPECT_EQ(json["tokens"], tokens(varied_text()));
   EXPECT_EQ(json["texts"].size(), json["tokens"].size());
-  EXPECT_EQ(json["runs"][0]["policy"], "keydiff");
+  EXPECT_EQ(json["runs"][0]["policy"], "nestedkv");
   EXPECT_EQ(json["runs"][0]["budget"], 32);
   EXPECT_GT(json["runs"][0]["evictions"], 0);
   EXPECT_LT(json["runs"][0]["cache_bytes"], json["runs"][0]["full_bytes"]);

@@ -23,7 +23,7 @@ TEST_F(Run, PrintsTheTextAloneByteForByte) {
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, continue_text(tokens("one two"), 40));
   for (const char* part :
-       {"prompt ", "generated ", "40 tokens", "cache ", "policy ", "keydiff", "budget 2048"}) {
+       {"prompt ", "generated ", "40 tokens", "cache ", "policy ", "nestedkv", "budget 2048"}) {
     EXPECT_TRUE(holds(outcome.err, part)) << part << "\n" << outcome.err;
   }
 }
