@@ -127,6 +127,11 @@ Times answer_prompt(llama_context& context, const std::vector<llama_token>& prom
 
 /// Peak of resident memory; weights are mapped from the file and count where they were touched.
 std::int64_t peak_resident_bytes() {
+  // VmHWM first: getrusage also counts what the parent held before exec.
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) return static_cast<std::int64_t>(std::stoll(line.substr(6))) * 1024;
+  }
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return std::int64_t{usage.ru_maxrss} * 1024;

@@ -2,11 +2,9 @@
 
 #include <stdlib.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <map>
 #include <system_error>
 
 #include "bench/peak.h"

@@ -17,7 +17,7 @@ struct KernelOptions {
 
 std::vector<std::string> kernel_names();
 
-/// Records runs of part "kernels", and the machine's peaks (part "peak") once a round.
+/// Records runs of part "kernels", and the machine's peaks (part "peak") before every kernel and at the end.
 Status bench_kernels(const KernelOptions& options, Recorder& recorder);
 
 }  // namespace keynest::bench

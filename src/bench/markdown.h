@@ -6,7 +6,8 @@
 
 namespace keynest::bench {
 
-/// "min / **median** / max" with three significant digits; the figure alone where there is one; "" for none.
+/// "min / **median** / max" with three significant digits, three decimals below 1; the figure alone where
+/// there is one; "" for none.
 std::string spread(std::vector<double> values);
 
 double median(std::vector<double> values);

@@ -36,7 +36,7 @@ class Recorder {
   Host host_;
 };
 
-/// CPU, cores, memory, load and date; `threads`, keynest's version and SIMD target.
+/// CPU, cores, memory, load and date; keynest's version and SIMD target.
 Json describe_machine();
 
 }  // namespace keynest::bench

@@ -118,6 +118,7 @@ std::string depth_table(const char* what, const Runs& runs) {
 
 std::string policy_table(const Runs& runs) {
   const auto lengths = runs.numbers("length");
+  if (lengths.empty()) return {};
   Table table{"Seconds to the first token, and what that is of `sink`" + budget_text(runs) +
                   ", B = " + whole(number_of(runs.first(), "block")) + ":",
               {"policy"},

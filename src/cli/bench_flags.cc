@@ -17,18 +17,6 @@
 namespace keynest::cli {
 namespace {
 
-std::string joined(const std::vector<std::int64_t>& values) {
-  std::string text;
-  for (const std::int64_t value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
-  return text;
-}
-
-std::string joined(const std::vector<std::string>& values) {
-  std::string text;
-  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
-  return text;
-}
-
 bench::Host host_of(const MeasureFlags& flags) {
   const auto save = [path = flags.json](const std::string& json) -> Status {
     if (path.empty()) return {};
@@ -63,7 +51,7 @@ void add_numbers(CLI::App& command, const char* name, std::vector<std::int64_t>&
   command.add_option(name, values, help)
       ->type_name("N,N,...")
       ->delimiter(',')
-      ->default_str(joined(values))
+      ->default_str(CLI::detail::join(values))
       ->group("Measuring");
 }
 
@@ -77,7 +65,7 @@ void declare(CLI::App& command, ModelBenchFlags& flags, const char* name, const 
           "What the cache keeps, such as keydiff (`keynest run --help` lists them); may be given several "
           "times")
       ->type_name("SPEC")
-      ->default_str(joined(flags.policies))
+      ->default_str(CLI::detail::join(flags.policies, ", "))
       ->allow_extra_args(false)
       ->group("Cache");
   add_numbers(command, name, flags.lengths, help);

@@ -162,7 +162,8 @@ TEST(Tables, MemoryShowsTheChange) {
 
 TEST(Tables, AnythingElseIsLeftOut) {
   const Json half = {{"part", "compare"}}, odd_kind = {{"part", "kernels"}, {"seconds", "fast"}};
-  const Json odd = {{"runs", Json::array({1, "two", half, odd_kind})}};
+  const Json no_length = {{"part", "policies"}, {"block", 64}};
+  const Json odd = {{"runs", Json::array({1, "two", half, odd_kind, no_length})}};
   EXPECT_NO_THROW(print_tables(odd));
   EXPECT_NO_THROW(print_tables(Json::object()));
 }
