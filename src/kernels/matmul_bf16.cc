@@ -17,7 +17,6 @@ namespace {
 constexpr int kLanes = 16;  // rows side by side in a vector
 constexpr int kPanelVectors = kPanelRows / kLanes;
 constexpr int kTileTokens = 8;  // 8 x 3 accumulators, 3 vectors of weights, 1 of activations
-constexpr int kDepth = 1024;    // columns between two visits of the output, for the first-level cache
 
 /// 16 x 16 words, transposed in place.
 KEYNEST_BF16_INLINE void transpose(__m512i (&rows)[kLanes]) {

@@ -27,6 +27,8 @@ class PanelScratch {
  private:
   void release() {
     if (data_ != nullptr) ::operator delete (data_, std::align_val_t{64});
+    data_ = nullptr;
+    bytes_ = 0;
   }
   void* data_ = nullptr;
   std::size_t bytes_ = 0;

@@ -17,7 +17,7 @@ namespace keynest {
 WeightFormat weight_format(ggml_type type);
 
 /// What keynest's own products are computed in: BF16 where the CPU multiplies that, else F32; in 8-bit
-/// integers for few tokens, where the CPU has AVX-512 VNNI.
+/// integers for few tokens, where the CPU has AVX-512 VNNI beside BF16.
 enum class ProductKernel { kBf16, kFloat, kInt8 };
 ProductKernel best_product_kernel();
 
