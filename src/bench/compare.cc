@@ -2,9 +2,11 @@
 
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <system_error>
 
 #include "bench/peak.h"
@@ -64,18 +66,25 @@ class Comparison {
   const CompareOptions& options_;
   Recorder& recorder_;
   Scratch scratch_;
+  std::map<std::int64_t, Task> tasks_;  // by length
 };
 
-/// The prompt of a length, written when it is first wanted.
+/// The prompt of a length, written when it is first wanted. Read again, a text may have a token less than was
+/// asked for, and without a first special token it has one less too.
 Result<Task> Comparison::task(std::int64_t tokens) {
+  const auto known = tasks_.find(tokens);
+  if (known != tasks_.end()) return known->second;
   const std::string file = scratch_.file("prompt-" + std::to_string(tokens) + ".txt");
-  if (!fs::exists(file)) {
-    std::ofstream out(file, std::ios::binary);
-    out << text_of(*options_.model, options_.text, static_cast<std::size_t>(tokens));
-    out.close();
-    if (!out) return Error{ErrorCode::kIo, file + ": writing failed; is the disk full?"};
-  }
-  return Task{options_.model_path, file, tokens, options_.answer, options_.threads, options_.limit_seconds};
+  const std::string text = text_of(*options_.model, options_.text, static_cast<std::size_t>(tokens));
+  const auto plain = static_cast<std::int64_t>(options_.model->tokenize(text, false, false).size());
+  std::ofstream out(file, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) return Error{ErrorCode::kIo, file + ": writing failed; is the disk full?"};
+  const Task task{
+      options_.model_path,   file, tokens, std::min(tokens, plain), options_.answer, options_.threads,
+      options_.limit_seconds};
+  return tasks_.emplace(tokens, task).first->second;
 }
 
 Status Comparison::record_peak(int round) {

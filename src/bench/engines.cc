@@ -119,7 +119,7 @@ Result<Measured> run_peer(const std::string& script, std::int64_t budget, const 
                                    "--prompt",
                                    task.prompt_file,
                                    "--tokens",
-                                   std::to_string(task.tokens),
+                                   std::to_string(task.plain),
                                    "--answer",
                                    std::to_string(task.answer),
                                    "--threads",

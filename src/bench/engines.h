@@ -15,7 +15,8 @@ namespace keynest::bench {
 struct Task {
   std::string model;        ///< GGUF file
   std::string prompt_file;  ///< text of the prompt
-  std::int64_t tokens = 0;  ///< of the prompt
+  std::int64_t tokens = 0;  ///< of the prompt, as asked for
+  std::int64_t plain = 0;   ///< tokens a peer takes: what the text really has, without special ones
   int answer = 64;          ///< tokens generated
   int threads = 1;
   double limit_seconds = 3600;

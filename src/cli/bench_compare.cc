@@ -52,9 +52,14 @@ std::vector<std::string> cache_flags(const CompareFlags& flags, const SessionOpt
   return words;
 }
 
-/// Entries that a peer with eviction keeps; 0 for a budget that is no number of entries.
-std::int64_t entries(const SessionOptions& session) {
-  return session.budget.unit == Budget::Unit::kEntries ? static_cast<std::int64_t>(session.budget.value) : 0;
+/// Entries that a peer with eviction keeps, 0 for a full cache. Shares and bytes mean nothing to peers.
+Result<std::int64_t> entries(const Budget& budget, bool peers) {
+  if (budget.unit == Budget::Unit::kEntries) return static_cast<std::int64_t>(budget.value);
+  if (budget.unit == Budget::Unit::kUnbounded || !peers) return 0;
+  return invalid_argument(
+      "--budget " + budget.print() +
+      " is not a number of entries, the only budget all engines understand; give one such "
+      "as 2048, or leave the others out with --peers none");
 }
 
 Result<bench::CompareOptions> prepare(CompareFlags& flags) {
@@ -76,12 +81,14 @@ Result<bench::CompareOptions> prepare(CompareFlags& flags) {
   options.threads = thread_count(flags.cache.threads);
   options.limit_seconds = flags.limit;
   if (flags.measure.quick) options.peak_seconds = 0.02;
-  for (const SessionOptions& session : *sessions) {
-    options.keynest.push_back({own_program(), session.policy.print(), cache_flags(flags, session)});
-    options.budget = std::max(options.budget, entries(session));
-  }
   for (const std::string& peer : flags.peers) {
     if (peer != "none") options.peers.push_back(peer);
+  }
+  for (const SessionOptions& session : *sessions) {
+    options.keynest.push_back({own_program(), session.policy.print(), cache_flags(flags, session)});
+    const auto kept = entries(session.budget, !options.peers.empty());
+    if (!kept) return kept.error();
+    options.budget = std::max(options.budget, *kept);
   }
   options.peer_folder = flags.peer_folder.empty() ? find_peers() : flags.peer_folder;
   return options;
