@@ -31,12 +31,12 @@ struct CompareFlags : ModelBenchFlags {
 /// This program's own file; /proc's link keeps to it even when it is built anew meanwhile.
 std::string own_program() { return "/proc/self/exe"; }
 
-/// scripts/peers of the repository: here, or where this program was built.
+/// scripts/peers of the repository: where this program was built, or here.
 std::string find_peers() {
   std::error_code ignored;
   const fs::path program = fs::read_symlink(own_program(), ignored);
   for (fs::path folder :
-       {fs::current_path(ignored), program.parent_path(), program.parent_path().parent_path()}) {
+       {program.parent_path(), program.parent_path().parent_path(), fs::current_path(ignored)}) {
     if (fs::is_directory(folder / "scripts" / "peers", ignored))
       return (folder / "scripts" / "peers").string();
   }

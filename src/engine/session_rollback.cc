@@ -32,15 +32,17 @@ Status SessionImpl::rollback(Position position) {
                                           " and are gone; the earliest position is that one"};
   }
   if (target == sequence_.seen) return {};
+  Status restored;
   if (stateful()) {
-    KEYNEST_TRY(restore(target));
+    restored = restore(target);  // runs tokens again; where that fails, the session ends earlier
   } else {
     truncate(target);
   }
   logits_.clear();
-  for (PositionRange& range : sequence_.protected_ranges) range.last = std::min(range.last, position);
+  const Position end{std::min(target, sequence_.seen)};
+  for (PositionRange& range : sequence_.protected_ranges) range.last = std::min(range.last, end);
   std::erase_if(sequence_.protected_ranges, [](const PositionRange& r) { return r.first >= r.last; });
-  return {};
+  return restored;
 }
 
 /// Drops the newest entries: since the last eviction every token added one row to the end of every head.

@@ -27,7 +27,7 @@ std::size_t common_start(const Tokens& a, const Tokens& b) {
 /// Tokens of prompts[0] that all others begin with too: whole blocks, and not the last token, whose logits
 /// are wanted.
 std::size_t shared_start(std::span<const Tokens> prompts, std::int32_t block) {
-  std::size_t shared = prompts[0].size() - 1;
+  std::size_t shared = std::max<std::size_t>(prompts[0].size(), 1) - 1;
   for (const Tokens& other : prompts.subspan(1)) shared = std::min(shared, common_start(prompts[0], other));
   return shared - shared % static_cast<std::size_t>(block);
 }

@@ -27,8 +27,10 @@ struct AnswerOptions {
 using AnswerSink = std::function<Status(std::size_t prompt, const Answer& answer)>;
 
 /// Answers each prompt as the user's message. What prompts begin with alike is read once, in whole blocks,
-/// and forked, so every answer is the one its prompt alone would get; prompts that share more with the next
-/// than with later ones should stand next to each other. Errors: those of the template and of Session.
+/// and forked; prompts that share more with the next than with later ones should stand next to each other.
+/// Every answer is the one its prompt alone would get, with one exception: what depends on the prompt's
+/// length (a budget that is a share, layers=pyramid, an episode) goes by the first one's. Errors: those of
+/// the template and of Session.
 Status answer_all(const std::shared_ptr<const Model>& model, std::span<const std::string> prompts,
                   const AnswerOptions& options, const AnswerSink& sink);
 

@@ -44,7 +44,9 @@ void order_keys(const float* scores, std::size_t count, std::int32_t* keys) {
   const auto order = [=](hn::Vec<decltype(f)> score) HWY_ATTR {
     const KeyVec bits = hn::BitCast(d, hn::Add(score, hn::Zero(f)));
     const KeyVec magnitude = hn::And(hn::ShiftRight<31>(bits), hn::Set(d, 0x7fffffff));
-    return hn::Not(hn::Xor(bits, magnitude));
+    const KeyVec key = hn::Not(hn::Xor(bits, magnitude));
+    // Scores are finite; were one not a number, it must not look like the marks at both ends.
+    return hn::Max(hn::Min(key, hn::Set(d, kNoEntry - 1)), hn::Set(d, kChosen + 1));
   };
   std::size_t i = 0;
   for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {

@@ -118,6 +118,7 @@ ggml_tensor* NativeProducts::product(ggml_context* context, ggml_tensor* weight,
   const std::int64_t in = weight->ne[0], out = weight->ne[1], tokens = x->ne[1];
   const std::optional<ProductKernel> kernel = choose(weight, tokens);
   if (!kernel || !ggml_is_contiguous(weight) || !in_plain_memory(weight)) return nullptr;
+  if (x->type != GGML_TYPE_F32 || !ggml_is_contiguous(x)) return nullptr;  // read as rows of floats
 
   auto task = std::make_shared<Task>();
   task->weights = {static_cast<const std::byte*>(weight->data),

@@ -44,7 +44,7 @@ class SteadyState : public testing::TestWithParam<SteadyCase> {
     const bool adaptive = PolicySpec::parse(GetParam().policy.spec)->heads == HeadAllocation::kAdaptive;
     const std::int64_t own = counted - graphs * allocations_of_ggml();
     EXPECT_GE(own, 0);
-    EXPECT_LE(own, adaptive ? graphs / 2 : 0);
+    EXPECT_LE(own, adaptive ? 8 : 0);
   }
 
   std::shared_ptr<const Model> model_;

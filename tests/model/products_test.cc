@@ -110,6 +110,10 @@ TEST_P(ProductTypes, FewTokensNoFurtherFromExactThanGgml) {
   const ggml_type type = GetParam();
   for (const int tokens : {1, 2, 3, 4, 5, 7, 11}) {
     const auto errors = errors_of(type, tokens);
+    const bool few = best_product_kernel() == ProductKernel::kBf16 &&
+                     (tokens >= bf16_matmul_least_tokens(weight_format(type)) ||
+                      int8_matmul_supported(weight_format(type), kIn));
+    EXPECT_EQ(errors.has_value(), few) << tokens << " tokens";
     if (!errors || type == GGML_TYPE_F16) continue;
     EXPECT_GT(errors->ours, 0);
     EXPECT_LE(errors->ours, 1.02 * errors->theirs) << tokens << " tokens";  // few numbers, so some chance
@@ -125,27 +129,29 @@ float rounded_to_bf16(float value) {
 /// Tokens that are one 1 among zeros read the panel out, weight by weight.
 TEST_P(ProductTypes, PanelsHoldTheBitsOfTheConversionToFloat) {
   if (!bf16_matmul_supported()) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
+  constexpr int kColumns = 1280;  // a panel is 1024 columns deep: the rest of it is a second one
   const ggml_type type = GetParam();
-  const std::vector<float> source = numbers(kIn * kOut, 0.05f, 3);
-  std::vector<std::byte> stored(ggml_row_size(type, kIn) * kOut);
-  ggml_quantize_chunk(type, source.data(), stored.data(), 0, kOut, kIn, nullptr);
-  WeightMatrix weights{stored.data(), ggml_row_size(type, kIn), kOut, kIn, weight_format(type), nullptr};
+  const std::vector<float> source = numbers(kColumns * kOut, 0.05f, 3);
+  std::vector<std::byte> stored(ggml_row_size(type, kColumns) * kOut);
+  ggml_quantize_chunk(type, source.data(), stored.data(), 0, kOut, kColumns, nullptr);
+  WeightMatrix weights{stored.data(), ggml_row_size(type, kColumns), kOut,
+                       kColumns,      weight_format(type),           nullptr};
   ASSERT_NE(weights.format, WeightFormat::kOther);
 
-  std::vector<std::uint16_t> ones(kIn * kIn);
-  for (int i = 0; i < kIn; ++i) ones[i * kIn + i] = 0x3f80;
-  std::vector<float> out(kIn * kOut);
+  std::vector<std::uint16_t> ones(kColumns * kColumns);
+  for (int i = 0; i < kColumns; ++i) ones[i * kColumns + i] = 0x3f80;
+  std::vector<float> out(kColumns * kOut);
   const std::size_t bytes = bf16_matmul_scratch_bytes();
   const std::unique_ptr<void, decltype(&std::free)> scratch(std::aligned_alloc(64, (bytes + 63) / 64 * 64),
                                                             std::free);
   for (int row = 0; row < kOut; row += kPanelRows) {
-    bf16_matmul_panel(weights, row, std::min(kPanelRows, kOut - row), ones.data(), kIn, out.data(), kOut,
+    bf16_matmul_panel(weights, row, std::min(kPanelRows, kOut - row), ones.data(), kColumns, out.data(), kOut,
                       scratch.get());
   }
-  std::vector<float> row(kIn);
+  std::vector<float> row(kColumns);
   for (int i = 0; i < kOut; ++i) {
-    ggml_get_type_traits(type)->to_float(stored.data() + i * weights.row_bytes, row.data(), kIn);
-    for (int column = 0; column < kIn; ++column) {
+    ggml_get_type_traits(type)->to_float(stored.data() + i * weights.row_bytes, row.data(), kColumns);
+    for (int column = 0; column < kColumns; ++column) {
       ASSERT_EQ(out[column * kOut + i], rounded_to_bf16(row[column])) << "row " << i << ", column " << column;
     }
   }
@@ -168,13 +174,21 @@ TEST(Products, AutoTakesTheTypesThatWereMeasured) {
             !amx && (bf16 || float_matmul_preferred(WeightFormat::kQ5_0)));
 }
 
-TEST(Products, FewTokensStayWithGgml) {
+TEST(Products, OneTokenOfWholeBytesStaysWithGgmlAndManyDoNot) {
   const ggml_init_params params{ggml_tensor_overhead() * 8, nullptr, true};
+  const std::unique_ptr<ggml_context, decltype(&ggml_free)> weights_context(ggml_init(params), ggml_free);
   const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init(params), ggml_free);
-  ggml_tensor* weight = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, 64, 64);
+  ggml_tensor* weight = ggml_new_tensor_2d(weights_context.get(), GGML_TYPE_Q8_0, 64, 64);
+  const std::unique_ptr<ggml_backend_buffer, decltype(&ggml_backend_buffer_free)> memory(
+      ggml_backend_alloc_ctx_tensors_from_buft(weights_context.get(), ggml_backend_cpu_buffer_type()),
+      ggml_backend_buffer_free);
   NativeProducts products(Gemm::kNative);
   ggml_tensor* one = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, 64, 1);
+  ggml_tensor* many = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, 64, 70);
+  ggml_tensor* part = ggml_view_2d(context.get(), many, 32, 70, many->nb[1], 0);
   EXPECT_EQ(products.product(context.get(), weight, one), nullptr);
+  EXPECT_NE(products.product(context.get(), weight, many), nullptr);
+  EXPECT_EQ(products.product(context.get(), weight, part), nullptr);
 }
 
 }  // namespace
