@@ -88,8 +88,10 @@ bool multiplies_natively(Gemm gemm, ggml_type type) {
   // ggml has kernels for AMX tiles, with weights rearranged for them.
   if (ggml_cpu_has_amx_int8() != 0) return false;
   const WeightFormat format = weight_format(type);
-  return best_product_kernel() == ProductKernel::kBf16 ? format != WeightFormat::kOther
-                                                       : float_matmul_preferred(format);
+  if (best_product_kernel() != ProductKernel::kBf16) return float_matmul_preferred(format);
+  // With these two rearranged, ggml answers faster than the file's own order lets anyone.
+  if (format == WeightFormat::kQ4_0 || format == WeightFormat::kIQ4_NL) return false;
+  return format != WeightFormat::kOther;
 }
 
 ggml_tensor* NativeProducts::rounded(ggml_context* context, ggml_tensor* x) {

@@ -170,6 +170,8 @@ TEST(Products, AutoTakesTheTypesThatWereMeasured) {
   EXPECT_FALSE(multiplies_natively(Gemm::kAuto, GGML_TYPE_IQ3_S));
   const bool bf16 = best_product_kernel() == ProductKernel::kBf16, amx = ggml_cpu_has_amx_int8() != 0;
   EXPECT_EQ(multiplies_natively(Gemm::kAuto, GGML_TYPE_Q4_K), bf16 && !amx);
+  EXPECT_FALSE(multiplies_natively(Gemm::kAuto, GGML_TYPE_Q4_0));
+  EXPECT_TRUE(multiplies_natively(Gemm::kNative, GGML_TYPE_Q4_0));
   EXPECT_EQ(multiplies_natively(Gemm::kAuto, GGML_TYPE_Q5_0),
             !amx && (bf16 || float_matmul_preferred(WeightFormat::kQ5_0)));
 }
