@@ -223,7 +223,8 @@ TEST_F(BenchCompare, PeersThatWork) {
   EXPECT_TRUE(holds(outcome.out, "| 20 | llama.cpp | 100 | 1 | 0.500 | 1 | 1.00 |")) << outcome.out;
   EXPECT_TRUE(holds(outcome.out, "- llama.cpp: v 1; a note")) << outcome.out;
   const std::string arguments = read("arguments");
-  for (const char* part : {"--model", "tiny.gguf", "--tokens 20", "--tokens 40", "--answer 4", "--threads 1",
+  // keynest puts the model's first special token before a text, a peer does not: it has one less to take.
+  for (const char* part : {"--model", "tiny.gguf", "--tokens 19", "--tokens 39", "--answer 4", "--threads 1",
                            "--budget 24", "prompt-20.txt"}) {
     EXPECT_TRUE(holds(arguments, part)) << arguments;
   }
