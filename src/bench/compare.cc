@@ -9,7 +9,7 @@
 #include <map>
 #include <system_error>
 
-#include "bench/peak.h"
+#include "bench/rounds.h"
 #include "bench/text.h"
 
 namespace keynest::bench {
@@ -60,7 +60,6 @@ class Comparison {
 
  private:
   Result<Task> task(std::int64_t tokens);
-  Status record_peak(int round);
   Status run_one(const char* part, Contender& contender, const Task& task, int round);
 
   const CompareOptions& options_;
@@ -85,15 +84,6 @@ Result<Task> Comparison::task(std::int64_t tokens) {
       options_.model_path,   file, tokens, std::min(tokens, plain), options_.answer, options_.threads,
       options_.limit_seconds};
   return tasks_.emplace(tokens, task).first->second;
-}
-
-Status Comparison::record_peak(int round) {
-  const Peak peak = measure_peak(options_.threads, options_.peak_seconds, std::size_t{64} << 20);
-  return recorder_.add({{"part", "peak"},
-                        {"threads", options_.threads},
-                        {"round", round},
-                        {"flops", peak.flops},
-                        {"copy_bytes", peak.copy_bytes}});
 }
 
 Status Comparison::run_one(const char* part, Contender& contender, const Task& task, int round) {
@@ -122,13 +112,11 @@ Status Comparison::run(const char* part, std::vector<Contender> contenders) {
   if (!scratch_.ok()) return no_scratch();
   for (int round = 0; round < options_.rounds; ++round) {
     for (const std::int64_t length : options_.lengths) {
-      KEYNEST_TRY(record_peak(round));
+      KEYNEST_TRY(recorder_.add(peak_run(options_.threads, round, options_.peak_seconds)));
       const auto given = task(length);
       if (!given) return given.error();
-      for (std::size_t i = 0; i < contenders.size(); ++i) {
-        // The next round begins one further, so that nobody always comes after the same one.
-        Contender& next = contenders[(i + static_cast<std::size_t>(round)) % contenders.size()];
-        KEYNEST_TRY(run_one(part, next, *given, round));
+      for (const std::size_t i : order_of(contenders.size(), round)) {
+        KEYNEST_TRY(run_one(part, contenders[i], *given, round));
       }
     }
   }

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "bench/kernel_cases.h"
-#include "bench/peak.h"
+#include "bench/rounds.h"
 
 namespace keynest::bench {
 namespace {
@@ -44,11 +44,6 @@ std::vector<Side> sides_of(const KernelCase& each, double seconds) {
   add("keynest", each.prepare);
   add("ggml", each.ggml);
   return sides;
-}
-
-Json peak_run(double seconds) {
-  const Peak peak = measure_peak(1, seconds, std::size_t{64} << 20);
-  return {{"part", "peak"}, {"threads", 1}, {"flops", peak.flops}, {"copy_bytes", peak.copy_bytes}};
 }
 
 Status measure(const KernelCase& each, const KernelOptions& options, Recorder& recorder) {
@@ -104,11 +99,11 @@ std::vector<std::string> kernel_names() {
 Status bench_kernels(const KernelOptions& options, Recorder& recorder) {
   std::string last;
   for (const KernelCase& each : chosen_cases(options)) {
-    if (each.kernel != last) KEYNEST_TRY(recorder.add(peak_run(options.seconds)));
+    if (each.kernel != last) KEYNEST_TRY(recorder.add(peak_run(1, std::nullopt, options.seconds)));
     last = each.kernel;
     KEYNEST_TRY(measure(each, options, recorder));
   }
-  return recorder.add(peak_run(options.seconds));
+  return recorder.add(peak_run(1, std::nullopt, options.seconds));
 }
 
 }  // namespace keynest::bench

@@ -5,7 +5,7 @@
 #include <functional>
 #include <span>
 
-#include "bench/peak.h"
+#include "bench/rounds.h"
 #include "bench/text.h"
 
 namespace keynest::bench {
@@ -24,25 +24,12 @@ Status process(Session& session, Tokens tokens, const Recorder& recorder) {
 }
 
 Status record_peak(const SessionBench& bench, int round, Recorder& recorder) {
-  const int threads = bench.sessions.front().threads;
-  const Peak peak = measure_peak(threads, bench.peak_seconds, std::size_t{64} << 20);
-  return recorder.add({{"part", "peak"},
-                       {"threads", threads},
-                       {"round", round},
-                       {"flops", peak.flops},
-                       {"copy_bytes", peak.copy_bytes}});
+  return recorder.add(peak_run(bench.sessions.front().threads, round, bench.peak_seconds));
 }
 
 Json run_of(const char* part, const Stats& stats, std::int64_t length, int round) {
   return {{"part", part},           {"name", stats.policy}, {"length", length},  {"round", round},
           {"budget", stats.budget}, {"block", stats.block}, {"gemm", stats.gemm}};
-}
-
-/// The order of a round: the next one begins one further, so that nobody always comes after the same one.
-std::vector<std::size_t> order_of(std::size_t count, int round) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < count; ++i) order.push_back((i + static_cast<std::size_t>(round)) % count);
-  return order;
 }
 
 std::string round_text(const char* part, int round) {

@@ -7,13 +7,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <memory>
 #include <optional>
 #include <random>
 #include <vector>
+
+#include "kernels/numbers.h"
 
 namespace keynest::test {
 namespace {
@@ -120,12 +121,6 @@ TEST_P(ProductTypes, FewTokensNoFurtherFromExactThanGgml) {
   }
 }
 
-/// float to BF16 and back, to nearest even.
-float rounded_to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  return std::bit_cast<float>((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000);
-}
-
 /// Tokens that are one 1 among zeros read the panel out, weight by weight.
 TEST_P(ProductTypes, PanelsHoldTheBitsOfTheConversionToFloat) {
   if (!bf16_matmul_supported()) GTEST_SKIP() << "this CPU has no AVX-512 BF16";
@@ -152,7 +147,8 @@ TEST_P(ProductTypes, PanelsHoldTheBitsOfTheConversionToFloat) {
   for (int i = 0; i < kOut; ++i) {
     ggml_get_type_traits(type)->to_float(stored.data() + i * weights.row_bytes, row.data(), kColumns);
     for (int column = 0; column < kColumns; ++column) {
-      ASSERT_EQ(out[column * kOut + i], rounded_to_bf16(row[column])) << "row " << i << ", column " << column;
+      ASSERT_EQ(out[column * kOut + i], from_bf16(to_bf16(row[column])))
+          << "row " << i << ", column " << column;
     }
   }
 }
