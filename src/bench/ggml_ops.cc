@@ -2,6 +2,7 @@
 
 #include <ggml-cpu.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -17,25 +18,47 @@ struct FreeContext {
 };
 using Context = std::unique_ptr<ggml_context, FreeContext>;
 
-/// A graph of one operation, with what it reads.
-class Graph : public GgmlOp {
+struct FreePool {
+  void operator()(ggml_threadpool* pool) const { ggml_threadpool_free(pool); }
+};
+using Pool = std::unique_ptr<ggml_threadpool, FreePool>;
+
+Pool new_pool(int threads) {
+  ggml_threadpool_params params = ggml_threadpool_params_default(threads);
+  return Pool(ggml_threadpool_new(&params));
+}
+
+/// Graphs of one operation each, with what they read; a run computes the next one.
+class Graphs : public GgmlOp {
  public:
-  explicit Graph(std::size_t bytes) : context_(ggml_init({bytes + (1u << 20), nullptr, false})) {}
+  Graphs(std::size_t bytes, int threads)
+      : context_(ggml_init({bytes + (1u << 20), nullptr, false})),
+        threads_(threads),
+        pool_(new_pool(threads)) {}
   ggml_context* context() const { return context_.get(); }
 
-  void finish(ggml_tensor* out) {
-    graph_ = ggml_new_graph(context_.get());
-    ggml_build_forward_expand(graph_, out);
-    plan_ = ggml_graph_plan(graph_, 1, nullptr);
-    work_.resize(plan_.work_size);
+  void add(ggml_tensor* out) {
+    ggml_cgraph* graph = ggml_new_graph_custom(context_.get(), kNodes, false);
+    ggml_build_forward_expand(graph, out);
+    graphs_.push_back(graph);
+    plan_ = ggml_graph_plan(graph, threads_, pool_.get());
+    work_.resize(std::max(work_.size(), plan_.work_size));
     plan_.work_data = work_.data();
   }
-  void run() override { ggml_graph_compute(graph_, &plan_); }
+  void run() override {
+    ggml_graph_compute(graphs_[next_], &plan_);
+    next_ = (next_ + 1) % graphs_.size();
+  }
+
+  static constexpr std::size_t kNodes = 16;
 
  private:
   Context context_;
-  ggml_cgraph* graph_ = nullptr;
-  ggml_cplan plan_{};
+  int threads_;
+  Pool pool_;
+  std::vector<ggml_cgraph*> graphs_;
+  std::size_t next_ = 0;
+  ggml_cplan plan_{};  // the same for all: they have one shape
   std::vector<std::uint8_t> work_;
 };
 
@@ -63,19 +86,25 @@ void fill_mask(ggml_tensor* mask, int keys, int tokens) {
 
 }  // namespace
 
-std::unique_ptr<GgmlOp> ggml_attention(int head_dim, int keys, int tokens, int group) {
-  const std::size_t n = size(keys), d = size(head_dim), rows = size(tokens) * size(group);
-  auto graph = std::make_unique<Graph>(n * d * 4 + rows * d * 8 + n * size(tokens) * 2);
-  ggml_context* c = graph->context();
-  ggml_tensor* q = ggml_new_tensor_3d(c, GGML_TYPE_F32, head_dim, tokens, group);
-  ggml_tensor* k = ggml_new_tensor_3d(c, GGML_TYPE_F16, head_dim, keys, 1);
-  ggml_tensor* v = ggml_new_tensor_3d(c, GGML_TYPE_F16, head_dim, keys, 1);
+std::unique_ptr<GgmlOp> ggml_attention(const GgmlAttention& shape) {
+  const auto [d, keys, tokens, group, heads, turns, threads] = shape;
+  const std::size_t entries = size(keys) * size(heads) * size(turns), rows = size(tokens * group * heads);
+  const std::size_t overhead = ggml_graph_overhead_custom(Graphs::kNodes, false) + 8 * ggml_tensor_overhead();
+  auto graphs = std::make_unique<Graphs>(
+      entries * size(d) * 4 + size(turns) * (rows * size(d) * 8 + overhead) + size(keys) * size(tokens) * 2,
+      threads);
+  ggml_context* c = graphs->context();
   ggml_tensor* mask = ggml_new_tensor_2d(c, GGML_TYPE_F16, keys, tokens);
-  for (ggml_tensor* tensor : {q, k, v}) fill_normal(tensor);
   fill_mask(mask, keys, tokens);
-  const float scale = 1.0f / std::sqrt(static_cast<float>(head_dim));
-  graph->finish(ggml_flash_attn_ext(c, q, k, v, mask, scale, 0.0f, 0.0f));
-  return graph;
+  for (int turn = 0; turn < turns; ++turn) {
+    ggml_tensor* q = ggml_new_tensor_3d(c, GGML_TYPE_F32, d, tokens, group * heads);
+    ggml_tensor* k = ggml_new_tensor_3d(c, GGML_TYPE_F16, d, keys, heads);
+    ggml_tensor* v = ggml_new_tensor_3d(c, GGML_TYPE_F16, d, keys, heads);
+    for (ggml_tensor* tensor : {q, k, v}) fill_normal(tensor);
+    const float scale = 1.0f / std::sqrt(static_cast<float>(d));
+    graphs->add(ggml_flash_attn_ext(c, q, k, v, mask, scale, 0.0f, 0.0f));
+  }
+  return graphs;
 }
 
 }  // namespace keynest::bench

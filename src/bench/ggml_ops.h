@@ -1,4 +1,4 @@
-// ggml's operations on the data of the kernel benchmarks, on one thread, for comparison.
+// ggml's operations on the data of the kernel benchmarks, for comparison.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,14 @@ class GgmlOp {
   virtual void run() = 0;
 };
 
-/// ggml_flash_attn_ext: one KV head of `keys` f16 entries, attended by the last `tokens` tokens of `group`
+/// ggml_flash_attn_ext: KV heads of `keys` f16 entries, each attended by the last `tokens` tokens of `group`
 /// query heads.
-std::unique_ptr<GgmlOp> ggml_attention(int head_dim, int keys, int tokens, int group);
+struct GgmlAttention {
+  int head_dim, keys, tokens, group;
+  int heads = 1;    ///< KV heads of one run
+  int turns = 1;    ///< runs until the same heads come again
+  int threads = 1;  ///< of a pool that is kept between the runs
+};
+std::unique_ptr<GgmlOp> ggml_attention(const GgmlAttention& shape);
 
 }  // namespace keynest::bench

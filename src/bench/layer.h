@@ -1,4 +1,4 @@
-// One layer on one thread, in which a policy evicts: nothing but the policy's own work is run.
+// One layer in which a policy evicts: nothing but the policy's own work is run.
 #pragma once
 
 #include <cstddef>
@@ -15,10 +15,13 @@ namespace keynest::bench {
 class Layer {
  public:
   /// `spec` is a valid policy of the one layer of `shape`.
-  Layer(const std::string& spec, const CacheShape& shape, KvType type, int rows, int block);
+  Layer(const std::string& spec, const CacheShape& shape, KvType type, int rows, int block, int threads = 1);
 
-  /// Observes the block and scores every entry of every head. False: an error of the policy.
-  bool score();
+  int heads() const { return static_cast<int>(scores_.size()); }
+  /// Observes the block and scores every entry of heads [first, last); threads may do so at once, each with
+  /// heads of its own. False: an error of the policy.
+  bool score_heads(int first, int last, int thread);
+  bool score() { return score_heads(0, heads(), 0); }
   /// score(), then chooses the entries that stay: all but a block's. The layer stays as it is.
   bool evict();
 
@@ -30,7 +33,7 @@ class Layer {
   std::shared_ptr<const Evictor> evictor_;
   Heads heads_;
   HeadQueries queries_;
-  Aligned scratch_;
+  std::vector<Aligned> scratch_;  // of every thread
   LayerStep step_;
   LayerState state_;
   LayerPlan plan_;

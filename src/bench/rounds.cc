@@ -11,10 +11,15 @@ std::vector<std::size_t> order_of(std::size_t count, int round) {
 }
 
 Json peak_run(int threads, std::optional<int> round, double seconds) {
-  const Peak peak = measure_peak(threads, seconds, std::size_t{64} << 20);
+  Team team(threads);
+  const Peak peak = measure_peak(team, seconds);
   Json run = {{"part", "peak"}, {"threads", threads}};
   if (round) run["round"] = *round;
-  run.update({{"flops", peak.flops}, {"copy_bytes", peak.copy_bytes}});
+  run.update({{"flops", peak.flops},
+              {"copy_bytes", peak.copy_bytes},
+              {"read_bytes", peak.read_bytes},
+              {"cached_copy_bytes", peak.cached_copy_bytes},
+              {"cached_read_bytes", peak.cached_read_bytes}});
   return run;
 }
 

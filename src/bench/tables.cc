@@ -41,46 +41,51 @@ std::string peaks_text(const Runs& peaks) {
     const Runs some = peaks.where("threads", threads);
     text += "Peak of " + whole(threads) + (threads == 1 ? " thread: " : " threads: ") +
             spread(times(some.values("flops"), 1 / kGiga)) + " GFLOPS of float FMA, " +
-            spread(times(some.values("copy_bytes"), 1 / kGiga)) + " GB/s copying memory (read + written).\n";
+            spread(times(some.values("copy_bytes"), 1 / kGiga)) + " GB/s copying memory (read + written)";
+    for (const auto& [field, what] :
+         {std::pair{"read_bytes", "reading it"}, std::pair{"cached_copy_bytes", "copying in the last cache"},
+          std::pair{"cached_read_bytes", "reading there"}}) {
+      const auto rates = some.values(field);
+      if (!rates.empty()) text += ", " + spread(times(rates, 1 / kGiga)) + " " + what;
+    }
+    text += ".\n";
   }
   return text + (text.empty()
                      ? ""
                      : "Several rounds: minimum / **median** / maximum; ratios are of the same round.\n");
 }
 
-struct Peaks {
-  double flops = 0, copy = 0;
-};
-
-std::string share(const std::vector<double>& rates, double peak) {
-  return peak > 0 && median(rates) > 0 ? spread(times(rates, 100 / peak)) : std::string();
+/// Percent of what the machine did in the same round.
+std::string share(const Runs& ours, const Runs& limit, const char* field) {
+  return spread(times(round_ratios(ours, limit, field), 100));
 }
 
 std::string rate(const std::vector<double>& rates) {
   return median(rates) > 0 ? spread(times(rates, 1 / kGiga)) : std::string();
 }
 
-std::string kernel_table(const std::string& kernel, const Runs& runs, const Peaks& peak) {
-  Table table{"Kernel `" + kernel + "`, one thread:",
-              {"shape", "µs", "GFLOPS", "% of FMA peak", "GB/s", "% of copying", "ggml, µs", "times faster"},
+std::string kernel_table(const std::string& kernel, const Runs& runs) {
+  Table table{"Kernel `" + kernel + "`, one thread where nothing else is said:",
+              {"shape", "µs", "GFLOPS", "% of FMA peak", "GB/s", "% of copying", "% of reading", "ggml, µs",
+               "times faster"},
               {}};
   for (const std::string& shape : runs.texts("shape")) {
     const Runs some = runs.where("shape", shape);
-    const Runs ours = some.where("name", "keynest"), theirs = some.where("name", "ggml");
-    const auto flops = ours.values("flops"), bytes = ours.values("bytes");
-    table.rows.push_back({shape, spread(times(ours.values("seconds"), 1e6)), rate(flops),
-                          share(flops, peak.flops), rate(bytes), share(bytes, peak.copy),
+    const auto by = [&](const char* name) { return some.where("name", name); };
+    const Runs ours = by("keynest"), theirs = by("ggml");
+    table.rows.push_back({shape, spread(times(ours.values("seconds"), 1e6)), rate(ours.values("flops")),
+                          share(ours, by("fma"), "flops"), rate(ours.values("bytes")),
+                          share(ours, by("copy"), "bytes"), share(ours, by("read"), "bytes"),
                           spread(times(theirs.values("seconds"), 1e6)),
                           spread(round_ratios(theirs, ours, "seconds"))});
   }
   return table.print();
 }
 
-std::string kernel_tables(const Runs& runs, const Runs& peaks) {
-  const Peaks peak{median(peaks.values("flops")), median(peaks.values("copy_bytes"))};
+std::string kernel_tables(const Runs& runs) {
   std::string text;
   for (const std::string& kernel : runs.texts("kernel")) {
-    const std::string table = kernel_table(kernel, runs.where("kernel", kernel), peak);
+    const std::string table = kernel_table(kernel, runs.where("kernel", kernel));
     text += (text.empty() ? "" : "\n") + table;
   }
   return text;
@@ -161,7 +166,7 @@ std::string print_tables(const Json& results) {
   const std::string reference = text_of(results, "reference");
   const auto part = [&](const char* name) { return runs.where("part", name); };
   for (const std::string& table :
-       {kernel_tables(part("kernels"), peaks.where("threads", 1)), depth_table("Prompt", part("prefill")),
+       {kernel_tables(part("kernels")), depth_table("Prompt", part("prefill")),
         depth_table("Answer", part("decode")), policy_tables(part("policies")), memory_table(part("memory")),
         compare_table(part("compare"), reference.empty() ? "llama.cpp" : reference)}) {
     if (!table.empty()) text += "\n" + table;

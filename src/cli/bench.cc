@@ -24,6 +24,7 @@ struct KernelFlags {
 int run_kernels(KernelFlags flags) {
   arm_interrupt();
   if (const Status ok = check(flags.measure); !ok) return report(ok.error());
+  flags.options.threads = thread_count(flags.options.threads);
   flags.options.rounds = flags.measure.quick ? 1 : flags.measure.rounds;
   flags.options.quick = flags.measure.quick;
   if (flags.measure.quick) flags.options.seconds = 0.01;
@@ -33,8 +34,7 @@ int run_kernels(KernelFlags flags) {
 
 void add_kernels(CLI::App& bench, Context& context) {
   auto flags = std::make_shared<KernelFlags>();
-  CLI::App* command =
-      bench.add_subcommand("kernels", "Attention, scores, selection and row moves on one thread");
+  CLI::App* command = bench.add_subcommand("kernels", "Attention, scores, selection and row moves");
   command
       ->add_option("--only", flags->options.only,
                    "These kernels alone: " + CLI::detail::join(bench::kernel_names(), ", "))
@@ -42,17 +42,36 @@ void add_kernels(CLI::App& bench, Context& context) {
       ->delimiter(',')
       ->check(CLI::IsMember(bench::kernel_names()).description(""))
       ->group("Measuring");
+  command
+      ->add_option(
+          "--shape", flags->options.shapes,
+          "Shapes with this in their text alone, such as \"n = 2048\"; given several times, with all of it")
+      ->type_name("TEXT")
+      ->allow_extra_args(false)
+      ->group("Measuring");
+  flags->options.threads = 0;
+  command
+      ->add_option("-t,--threads", flags->options.threads,
+                   "Threads of the shapes that say so; 0 = all cores, 1 = without those")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(number_from(0, 512, "1 to 512 threads, or 0 for all cores"))
+      ->group("Machine");
   declare(*command, flags->measure, 5);
   command->footer(
-      R"(Rates beside what one thread can do at most: float FMAs, and copying memory (bytes read and written), measured
-in the same run. Attention counts 4 x head size operations for every query and visible key; decode counts the bytes
-of keys and values, scores and eviction those of keys. ggml's column is ggml_flash_attn_ext on the same data.
+      R"(Rates beside what as many threads can do at most in the same round: float FMAs, and copying (bytes read and written)
+and reading bytes. Attention counts 4 x head size operations for every query and visible key; decode counts the bytes
+of keys and values, scores and eviction those of keys. "From memory": 64 MB and more are read in turn, and compared
+with copying and reading 64 MiB; "cached": the same is read again and again, and compared with copying and reading in
+the last cache. ggml's column is ggml_flash_attn_ext on the same data.
 
 Examples:
-  All of it, about a minute on an idle machine:
+  All of it, some five minutes on an idle machine:
     keynest bench kernels --json kernels.json
   After a change of attention:
-    keynest bench kernels --only prefill,decode --rounds 9)");
+    keynest bench kernels --only prefill,decode --rounds 9
+  One kernel at one length, without several threads:
+    keynest bench kernels --only decode --shape "n = 8192" --threads 1)");
   command->callback([flags, &context] { context.work = [flags] { return run_kernels(*flags); }; });
 }
 

@@ -1,7 +1,7 @@
 #include "cli/flags.h"
 
 #include <CLI/CLI.hpp>
-#include <array>
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -11,14 +11,12 @@
 namespace keynest::cli {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, KvType>, 4> kKvTypes{
-    {{"f16", KvType::kF16}, {"f32", KvType::kF32}, {"bf16", KvType::kBF16}, {"q8_0", KvType::kQ8_0}}};
+std::string kv_type_list() { return CLI::detail::join(kKvTypeNames, ", "); }
 
 Result<KvType> parse_kv_type(const std::string& text) {
-  for (const auto& [name, type] : kKvTypes) {
-    if (name == text) return type;
-  }
-  return invalid_argument("--kv-type " + text + " is not known; allowed: f16, f32, bf16, q8_0");
+  const auto found = std::find(kKvTypeNames.begin(), kKvTypeNames.end(), text);
+  if (found != kKvTypeNames.end()) return static_cast<KvType>(found - kKvTypeNames.begin());
+  return invalid_argument("--kv-type " + text + " is not known; allowed: " + kv_type_list());
 }
 
 /// A size with its unit; the same words as a budget in bytes.
@@ -33,7 +31,8 @@ Result<std::size_t> parse_size(const std::string& flag, const std::string& text)
 
 /// A flag with a value, in the help's own words.
 template <typename Value>
-CLI::Option* add(CLI::App& command, const char* name, Value& value, const char* type, const char* help) {
+CLI::Option* add(CLI::App& command, const char* name, Value& value, const char* type,
+                 const std::string& help) {
   return command.add_option(name, value, help)->type_name(type);
 }
 
@@ -93,7 +92,7 @@ void declare(CLI::App& command, CacheFlags& flags) {
              "Generated tokens between two evictions; 0 = as --block, 1 = after every token",
              number_from(0, "a whole number of tokens from 1 up, or 0 for as many as --block"))
       ->group(kGroup);
-  add(command, "--kv-type", flags.kv_type, "TYPE", "How keys and values are stored: f16, f32, bf16, q8_0")
+  add(command, "--kv-type", flags.kv_type, "TYPE", "How keys and values are stored: " + kv_type_list())
       ->capture_default_str()
       ->group(kGroup);
   add(command, "--cache-limit", flags.cache_limit, "SIZE",

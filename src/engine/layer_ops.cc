@@ -10,10 +10,7 @@
 namespace keynest {
 namespace {
 
-constexpr int kAppendTokens = 32;  // tokens per append task
-constexpr int kPagesPerSplit =
-    8;  // decode: keys of one task; fixed, so that results do not depend on threads
-constexpr int kMaxSplits = 64;
+constexpr int kAppendTokens = 32;   // tokens per append task
 constexpr int kDecodeQueries = 16;  // up to this many query rows per KV head, attention is bound by memory
 
 /// Adds the time of its life to `sum` when it belongs to the first thread.
@@ -176,7 +173,7 @@ void LayerOps::begin(const StepInput& input, std::span<const Position> positions
   row_max_.grow(query_rows * sizeof(float));
   row_sum_.grow(query_rows * sizeof(float));
   if (decode_shaped()) {
-    const SplitPlan plan{kMaxSplits, tokens() * group(), hparams_.head_dim};
+    const SplitPlan plan{SplitPlan::kMostSplits, tokens() * group(), hparams_.head_dim};
     partials_.grow(static_cast<std::size_t>(hparams_.kv_heads * plan.splits) * plan.floats_per_partial() *
                    sizeof(float));
   }
@@ -247,8 +244,7 @@ SplitPlan LayerOps::split_plan(const Layer& layer) const {
   for (int h = 0; h < hparams_.kv_heads; ++h) {
     pages = std::max(pages, input_.sequence->cache.rows(layer.index, h).page_count());
   }
-  const int splits = (pages + kPagesPerSplit - 1) / kPagesPerSplit;
-  return {std::min(splits, kMaxSplits), tokens() * group(), hparams_.head_dim};
+  return SplitPlan::of(pages, tokens() * group(), hparams_.head_dim);
 }
 
 void LayerOps::attend_split(Layer& layer, const ggml_tensor* q, ggml_tensor* out, int thread) {
@@ -259,12 +255,12 @@ void LayerOps::attend_split(Layer& layer, const ggml_tensor* q, ggml_tensor* out
     const int split = task % plan.splits;
     const HeadRows rows = input_.sequence->cache.rows(layer.index, head);
     const QueryBlock block = query_block(layer, q, out, head);
-    attend_pages(rows, block, rows.page_count() * split / plan.splits,
-                 rows.page_count() * (split + 1) / plan.splits, plan.partial(partials_.floats(), head, split),
+    attend_pages(rows, block, plan.first_page(split, rows.page_count()),
+                 plan.first_page(split + 1, rows.page_count()), plan.partial(partials_.floats(), head, split),
                  scratch);
     auto& finished = layer.finished_splits[static_cast<std::size_t>(head)];
     if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 < plan.splits) continue;
-    std::array<PartialAttention, kMaxSplits> partials;
+    std::array<PartialAttention, SplitPlan::kMostSplits> partials;
     for (int s = 0; s < plan.splits; ++s) {
       partials[static_cast<std::size_t>(s)] = plan.partial(partials_.floats(), head, s);
     }

@@ -1,6 +1,7 @@
 // Buffers of a step, grown when needed and reused: no allocation in the steady state.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <new>
@@ -44,9 +45,18 @@ class AlignedBuffer {
 /// How decode attention of one layer is split over threads: every head's pages into `splits` ranges, each
 /// with a partial result of `queries` rows.
 struct SplitPlan {
+  static constexpr int kMostSplits = 64;
+
   int splits = 1;
   int queries = 0;
   int head_dim = 0;
+
+  /// Of heads of up to `pages` pages. Goes by nothing else, so that results do not depend on threads.
+  static SplitPlan of(int pages, int queries, int head_dim) {
+    constexpr int kPagesPerSplit = 8;
+    return {std::clamp((pages + kPagesPerSplit - 1) / kPagesPerSplit, 1, kMostSplits), queries, head_dim};
+  }
+  int first_page(int split, int pages) const { return pages * split / splits; }
 
   std::size_t floats_per_partial() const {
     return static_cast<std::size_t>(queries) * static_cast<std::size_t>(head_dim + 2);

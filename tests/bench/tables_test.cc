@@ -102,27 +102,36 @@ TEST(Tables, PoliciesAreComparedWithSinkOfTheirBlock) {
   EXPECT_TRUE(holds(text, "| `sink` | 2.00 | 1 | 25.0 |")) << text;
 }
 
-TEST(Tables, KernelsAreSharesOfTheMachinesPeak) {
-  const Json runs = {{{"part", "peak"}, {"threads", 1}, {"flops", 200e9}, {"copy_bytes", 50e9}},
-                     {{"part", "kernels"},
-                      {"kernel", "prefill"},
-                      {"shape", "s"},
-                      {"name", "keynest"},
-                      {"round", 0},
-                      {"seconds", 1e-3},
-                      {"flops", 150e9},
-                      {"bytes", 0}},
-                     {{"part", "kernels"},
-                      {"kernel", "prefill"},
-                      {"shape", "s"},
-                      {"name", "ggml"},
-                      {"round", 0},
-                      {"seconds", 3e-3},
-                      {"flops", 50e9},
-                      {"bytes", 0}}};
+Json kernel_run(const char* name, int round, double seconds, double flops, double bytes) {
+  return {{"part", "kernels"}, {"kernel", "decode"}, {"shape", "s"},   {"name", name},
+          {"round", round},    {"seconds", seconds}, {"flops", flops}, {"bytes", bytes}};
+}
+
+TEST(Tables, KernelsAreSharesOfWhatTheMachineDidInTheSameRound) {
+  const Json runs = {kernel_run("keynest", 0, 1e-3, 150e9, 20e9), kernel_run("keynest", 1, 1e-3, 100e9, 10e9),
+                     kernel_run("fma", 1, 1, 100e9, 0),           kernel_run("fma", 0, 1, 200e9, 0),
+                     kernel_run("copy", 0, 1, 0, 40e9),           kernel_run("copy", 1, 1, 0, 40e9),
+                     kernel_run("ggml", 0, 3e-3, 50e9, 5e9),      kernel_run("ggml", 1, 3e-3, 50e9, 5e9)};
   const std::string text = print_tables(results_with(runs));
-  EXPECT_TRUE(holds(text, "| shape | µs | GFLOPS | % of FMA peak | ggml, µs | times faster |")) << text;
-  EXPECT_TRUE(holds(text, "| s | 1000 | 150 | 75.0 | 3000 | 3.00 |")) << text;
+  EXPECT_TRUE(
+      holds(text, "| shape | µs | GFLOPS | % of FMA peak | GB/s | % of copying | ggml, µs | times faster |"))
+      << text;
+  // 150 of 200 and 100 of 100: by rounds, not by order; nobody read.
+  EXPECT_TRUE(holds(text,
+                    "| 100 / **125** / 150 | 75.0 / **87.5** / 100 | 10.0 / **15.0** / 20.0 | "
+                    "25.0 / **37.5** / 50.0 | 3000 / **3000** / 3000 | 3.00 / **3.00** / 3.00 |"))
+      << text;
+}
+
+TEST(Tables, ThePeakSaysWhatWasMeasuredOfIt) {
+  Json peak = {{"part", "peak"}, {"threads", 1}, {"flops", 200e9}, {"copy_bytes", 50e9}};
+  EXPECT_TRUE(
+      holds(print_tables(results_with(Json::array({peak}))),
+            "Peak of 1 thread: 200 GFLOPS of float FMA, 50.0 GB/s copying memory (read + written).\n"));
+  peak["read_bytes"] = 40e9;
+  peak["cached_copy_bytes"] = 100e9;
+  EXPECT_TRUE(holds(print_tables(results_with(Json::array({peak}))),
+                    "(read + written), 40.0 reading it, 100 copying in the last cache.\n"));
 }
 
 TEST(Tables, DepthsShowTheFallFromFirstToLast) {

@@ -6,6 +6,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include "cli/program.h"
 #include "cli/tiny.h"
@@ -124,7 +125,10 @@ TEST_F(Bench, KernelsQuick) {
   EXPECT_FALSE(holds(outcome.out, "Kernel `prefill`")) << outcome.out;
   EXPECT_TRUE(holds(outcome.err, "decode")) << outcome.err;
   const Json all = results("k.json");
-  EXPECT_EQ(runs(all, "kernels").size(), 3u);  // decode by both, selection
+  std::vector<std::string> names;
+  for (const Json& run : runs(all, "kernels")) names.push_back(run["name"]);
+  EXPECT_EQ(names, (Arguments{"keynest", "ggml", "fma", "copy", "read", "keynest", "copy"}))
+      << "decode and selection, beside what the machine can do";
   ASSERT_FALSE(runs(all, "peak").empty());
   for (const Json& peak : runs(all, "peak")) {
     EXPECT_GT(peak["flops"], 0);
@@ -133,6 +137,30 @@ TEST_F(Bench, KernelsQuick) {
   for (const char* field : {"cpu", "cores", "memory_bytes", "load", "date", "keynest", "simd_target"}) {
     EXPECT_TRUE(all["machine"].contains(field)) << field;
   }
+}
+
+TEST_F(Bench, KernelsOfOneShape) {
+  const auto with = [](const Arguments& more) {
+    Arguments all{"kernels", "--quick", "-q", "--json", file("k.json"), "--only", "decode,scores"};
+    all.insert(all.end(), more.begin(), more.end());
+    return bench(all);
+  };
+  const auto shapes = [] {
+    std::set<std::string> found;
+    for (const Json& run : runs(results("k.json"), "kernels")) found.insert(run["shape"]);
+    return found;
+  };
+  ASSERT_EQ(with({"--shape", "d = 128", "--shape", "n = 2", "--shape", "cached"}).code, 0);
+  EXPECT_EQ(shapes(), (std::set<std::string>{"d = 128, 1 query heads, n = 2048, f16, cached",
+                                             "keydiff, 8 KV heads, d = 128, n = 2176, f16, cached"}));
+  const Outcome two = with({"--shape", "2 threads", "--shape", "n = 2", "--threads", "2"});
+  ASSERT_EQ(two.code, 0) << two.err;
+  EXPECT_EQ(shapes(),
+            (std::set<std::string>{"d = 64, 1 query heads, n = 2048, f16, from memory, 2 threads",
+                                   "keydiff, 8 KV heads, d = 128, n = 2176, f16, cached, 2 threads"}));
+  const Outcome none = with({"--shape", "2 threads", "--threads", "1"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_TRUE(holds(none.err, "--shape")) << none.err;
 }
 
 TEST_F(Bench, PrefillAndDecodeOfEveryPolicyAtEveryDepth) {

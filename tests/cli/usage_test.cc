@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"UnknownPolicyValue", run_with({"--policy", "keydiff:anchor=mode"}), {"mode", "median"}},
         Mistake{"BadBudget", run_with({"--budget", "many"}), {"many", "MiB"}},
         Mistake{"NegativeBudget", run_with({"--budget", "-5"}), {"-5"}},
-        Mistake{"BadKvType", run_with({"--kv-type", "f8"}), {"f8", "f16", "q8_0"}},
+        Mistake{"BadKvType", run_with({"--kv-type", "f8"}), {"f8", "f32, f16, bf16, q8_0"}},
         Mistake{"BadCacheLimit", run_with({"--cache-limit", "100"}), {"--cache-limit", "512MiB"}},
         Mistake{"BlockIsNoNumber", run_with({"--block", "big"}), {"--block", "whole number"}},
         Mistake{"BlockZero", run_with({"--block", "0"}), {"--block", "from 1 up"}},

@@ -224,9 +224,8 @@ TEST_P(PolicyLaws, AnExhaustedPoolLeavesTheSessionIntact) {
 }
 
 std::string test_name(const testing::TestParamInfo<std::tuple<std::string, PolicyCase, KvType>>& info) {
-  static const char* const kTypes[] = {"f32", "f16", "bf16", "q8_0"};  // in the order of KvType
-  const auto type = static_cast<std::size_t>(std::get<2>(info.param));
-  return std::get<0>(info.param) + "_" + std::get<1>(info.param).name + "_" + kTypes[type];
+  const auto type = std::string(name_of(std::get<2>(info.param)));
+  return std::get<0>(info.param) + "_" + std::get<1>(info.param).name + "_" + type;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, PolicyLaws,

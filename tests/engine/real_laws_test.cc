@@ -179,10 +179,7 @@ TEST_P(RealLaws, RefusalsLeaveTheSessionAsItWas) {
   EXPECT_EQ(decode_all(*s, copy(40, 2)), decode_all(*untouched, copy(40, 2)));
 }
 
-std::string type_name(const testing::TestParamInfo<KvType>& info) {
-  static const char* const kTypes[] = {"f32", "f16", "bf16", "q8_0"};  // in the order of KvType
-  return kTypes[static_cast<std::size_t>(info.param)];
-}
+std::string type_name(const testing::TestParamInfo<KvType>& info) { return std::string(name_of(info.param)); }
 
 INSTANTIATE_TEST_SUITE_P(SmolLM2, RealLaws,
                          testing::Values(KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0),

@@ -17,7 +17,7 @@ struct Case {
 };
 
 std::string describe(const Case& c) {
-  return std::string(type_name(c.type)) + " d=" + std::to_string(c.head_dim) +
+  return std::string(name_of(c.type)) + " d=" + std::to_string(c.head_dim) +
          " rows=" + std::to_string(c.rows) + " group=" + std::to_string(c.group) +
          " tokens=" + std::to_string(c.tokens) + " window=" + std::to_string(c.window);
 }
@@ -223,9 +223,9 @@ TEST_P(AttentionTest, SharingTokensChangesNoBit) {
     for (int first = 0, count = 1; first < 50; first += count, ++count) {
       attend(p.head.view(), p.block, first, std::min(first + count, 50), scratch.data());
     }
-    EXPECT_EQ(out, p.out) << type_name(type);
-    EXPECT_EQ(max, p.row_max) << type_name(type);
-    EXPECT_EQ(sum, p.row_sum) << type_name(type);
+    EXPECT_EQ(out, p.out) << name_of(type);
+    EXPECT_EQ(max, p.row_max) << name_of(type);
+    EXPECT_EQ(sum, p.row_sum) << name_of(type);
   }
 }
 

@@ -59,20 +59,6 @@ std::vector<float> normal_floats(std::mt19937& random, std::size_t count) {
   return numbers;
 }
 
-const char* type_name(KvType type) {
-  switch (type) {
-    case KvType::kF32:
-      return "f32";
-    case KvType::kF16:
-      return "f16";
-    case KvType::kBF16:
-      return "bf16";
-    case KvType::kQ8_0:
-      return "q8_0";
-  }
-  return "?";
-}
-
 std::vector<std::int64_t> machine_targets() { return hwy::SupportedAndGeneratedTargets(); }
 
 std::string target_name(const testing::TestParamInfo<std::int64_t>& info) {

@@ -59,8 +59,6 @@ std::vector<Position> random_positions(std::mt19937& random, int count, int limi
 
 std::vector<float> normal_floats(std::mt19937& random, std::size_t count);
 
-const char* type_name(KvType type);
-
 /// A test that runs once per SIMD target of this machine; the parameter is Highway's bit.
 class EveryTarget : public testing::TestWithParam<std::int64_t> {
  protected:

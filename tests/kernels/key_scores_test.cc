@@ -43,7 +43,7 @@ void for_every_storage(const std::function<void(Problem&)>& check) {
     for (const int d : {16, 64, 72, 80, 96, 128, 256}) {
       if (type == KvType::kQ8_0 && d % 32 != 0) continue;
       for (const int rows : {1, 63, 64, 65, 200}) {
-        SCOPED_TRACE(std::string(type_name(type)) + " d=" + std::to_string(d) +
+        SCOPED_TRACE(std::string(name_of(type)) + " d=" + std::to_string(d) +
                      " rows=" + std::to_string(rows));
         Problem p(random, type, d, rows);
         check(p);

@@ -91,7 +91,7 @@ TEST_P(RotateTest, ManyTurnsEqualOneRotationOfTheUnrotatedKey) {
   const std::vector<float> f = frequencies();
   for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
     for (const bool adjacent : {false, true}) {
-      SCOPED_TRACE(std::string(type_name(type)) + (adjacent ? " adjacent" : " halves"));
+      SCOPED_TRACE(std::string(name_of(type)) + (adjacent ? " adjacent" : " halves"));
       Turned t(type, adjacent, 7);
       const std::vector<double> values = t.head.values();
       std::mt19937 random(11);
@@ -122,7 +122,7 @@ TEST_P(RotateTest, OneTurnIsExactToTheRounding) {
   const std::vector<float> f = frequencies();
   for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
     for (const bool adjacent : {false, true}) {
-      SCOPED_TRACE(std::string(type_name(type)) + (adjacent ? " adjacent" : " halves"));
+      SCOPED_TRACE(std::string(name_of(type)) + (adjacent ? " adjacent" : " halves"));
       Turned t(type, adjacent, 3);
       const std::vector<double> before = t.head.keys();
       const std::vector<RowTurn> turns{{Row{70}, -9}, {Row{3}, -9}, {Row{64}, 0}, {Row{5}, 12}};

@@ -82,7 +82,7 @@ void expect_entry(const HeadRows& head, int row, const Entries& entries, int i) 
 TEST_P(RowsTest, WrittenEntriesAreReadBack) {
   std::mt19937 random(1);
   for (const Storage& s : kStorages) {
-    SCOPED_TRACE(std::string(type_name(s.type)) + " " + std::to_string(s.head_dim));
+    SCOPED_TRACE(std::string(name_of(s.type)) + " " + std::to_string(s.head_dim));
     TestHead head(s.type, s.head_dim, 150, 2);
     const Entries entries(random, 90, s.head_dim);
     entries.write(head.view(), 50, 90);
@@ -121,8 +121,8 @@ TEST_P(RowsTest, HalvesAreTheScalarConversionsToTheBit) {
     const auto* values = reinterpret_cast<const std::uint16_t*>(head.view().values(0));
     for (std::size_t i = 0; i < numbers.size(); ++i) {
       const std::uint16_t stored = type == KvType::kF16 ? to_f16(numbers[i]) : to_bf16(numbers[i]);
-      ASSERT_EQ(values[i], stored) << type_name(type) << ' ' << numbers[i];
-      ASSERT_EQ(keys[i % kDim * kPageRows + i / kDim], stored) << type_name(type) << ' ' << numbers[i];
+      ASSERT_EQ(values[i], stored) << name_of(type) << ' ' << numbers[i];
+      ASSERT_EQ(keys[i % kDim * kPageRows + i / kDim], stored) << name_of(type) << ' ' << numbers[i];
     }
   }
 }
@@ -130,7 +130,7 @@ TEST_P(RowsTest, HalvesAreTheScalarConversionsToTheBit) {
 TEST_P(RowsTest, WritingLeavesTheOtherRowsAlone) {
   std::mt19937 random(2);
   for (const Storage& s : kStorages) {
-    SCOPED_TRACE(type_name(s.type));
+    SCOPED_TRACE(name_of(s.type));
     TestHead head(s.type, s.head_dim, 128, 1);
     const Entries before(random, 128, s.head_dim), entries(random, 5, s.head_dim);
     before.write(head.view(), 0, 128);
@@ -145,7 +145,7 @@ TEST_P(RowsTest, WritingLeavesTheOtherRowsAlone) {
 TEST(Rows, MovedEntriesArriveWhole) {
   std::mt19937 random(3);
   for (const Storage& s : kStorages) {
-    SCOPED_TRACE(type_name(s.type));
+    SCOPED_TRACE(name_of(s.type));
     TestHead head(s.type, s.head_dim, 128, 3);
     const Entries entries(random, 128, s.head_dim);
     entries.write(head.view(), 0, 128);

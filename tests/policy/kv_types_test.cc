@@ -38,6 +38,9 @@ constexpr Type kTypes[] = {{"f16", KvType::kF16, 1.5e-3, 0.99, 0.95, 0.997},
                            {"bf16", KvType::kBF16, 2e-2, 0.99, 0.91, 0.989},
                            {"q8_0", KvType::kQ8_0, 2e-2, 0.98, 0.91, 0.985}};
 
+static_assert(name_of(KvType::kF32) == "f32" && name_of(KvType::kF16) == "f16" &&
+              name_of(KvType::kBF16) == "bf16" && name_of(KvType::kQ8_0) == "q8_0");
+
 struct Method {
   const char* golden;
   const char* scores;
