@@ -146,6 +146,22 @@ Status SessionImpl::settle_budget(std::int64_t prompt) {
   return {};
 }
 
+SessionImpl::Settlement::Settlement(SessionImpl& session)
+    : session_(session),
+      seen_(session.sequence_.seen),
+      announced_(session.sequence_.announced),
+      budget_(session.budget_) {
+  if (seen_ == 0) budgets_ = session.sequence_.budgets;
+}
+
+SessionImpl::Settlement::~Settlement() {
+  if (session_.sequence_.seen != seen_) return;
+  session_.sequence_.announced = announced_;
+  if (seen_ > 0) return;
+  session_.budget_ = budget_;
+  session_.sequence_.budgets = std::move(budgets_);
+}
+
 /// `length`: tokens after the prompt, 0 = unknown.
 Status SessionImpl::check_protected(std::span<const PositionRange> ranges,
                                     std::span<const std::int32_t> budgets, std::int64_t length) const {
@@ -241,6 +257,7 @@ Status SessionImpl::process(std::span<const Token> tokens, bool all_logits,
   KEYNEST_TRY(check_tokens(tokens));
   const auto total = static_cast<std::int64_t>(tokens.size());
   KEYNEST_TRY(check_protected(sequence_.protected_ranges, {}, sequence_.seen + total));
+  const Settlement settlement(*this);
   KEYNEST_TRY(settle_budget(total));
   KEYNEST_TRY(check_room(total));
   sequence_.announced = static_cast<std::int32_t>(sequence_.seen + total);
@@ -302,6 +319,7 @@ bool SessionImpl::decode_eviction_due() const {
 
 Status SessionImpl::decode(Token token) {
   KEYNEST_TRY(check_tokens({&token, 1}));
+  const Settlement settlement(*this);
   KEYNEST_TRY(settle_budget(1));
   const Clock::time_point start = Clock::now();
   StepInput input;

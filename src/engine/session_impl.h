@@ -39,6 +39,21 @@ class SessionImpl final : public Session {
   /// Called for every block of a prompt after it was processed; false stops.
   using BlockCallback = std::function<bool(std::int64_t done, std::int32_t count)>;
 
+  /// What tokens settle before the first of them is processed; taken back at the end of its life unless one
+  /// was.
+  class Settlement {
+   public:
+    explicit Settlement(SessionImpl& session);
+    ~Settlement();
+    Settlement(const Settlement&) = delete;
+    Settlement& operator=(const Settlement&) = delete;
+
+   private:
+    SessionImpl& session_;
+    std::int32_t seen_, announced_, budget_;
+    std::vector<std::int32_t> budgets_;  // empty where they are settled for good
+  };
+
   Status check_tokens(std::span<const Token> tokens) const;
   Status settle_budget(std::int64_t prompt);
   Status check_protected(std::span<const PositionRange> ranges, std::span<const std::int32_t> budgets,

@@ -97,6 +97,20 @@ TEST(SessionBudget, ARefusedPromptSettlesNothing) {
   const Status refused = (*session)->prefill(random_tokens(*tiny("llama"), 80, 1));
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory) << refused.error().message;
+  EXPECT_EQ((*session)->stats().budget, 0);
+  EXPECT_TRUE((*session)->protect({Position{0}, Position{45}}).ok())
+      << "more than half of the refused prompt";
+  EXPECT_FALSE((*session)->prefill(random_tokens(*tiny("llama"), 20, 1)).ok()) << "half of it is less";
+  EXPECT_EQ((*session)->stats().budget, 0);
+}
+
+TEST(SessionBudget, APromptAfterARefusedOneSettlesItsOwn) {
+  SessionOptions options = options_of({.policy = "keydiff:schedule=prefill", .block = 16});
+  options.budget = *Budget::parse("50%");
+  options.cache_limit = 2 * 2 * PageLayout::make(KvType::kF16, 16, 0).bytes;  // a page for every head
+  auto session = Session::create(tiny("llama"), options);
+  ASSERT_TRUE(session.ok()) << session.error().message;
+  ASSERT_FALSE((*session)->prefill(random_tokens(*tiny("llama"), 80, 1)).ok());
   ASSERT_TRUE((*session)->prefill(random_tokens(*tiny("llama"), 20, 1)).ok());
   EXPECT_EQ((*session)->stats().budget, 10);
 }
@@ -117,6 +131,45 @@ TEST(SessionRollback, AnnouncedLengthsAreTakenBackToo) {
   for (auto* session : {&detour, &straight}) ASSERT_TRUE((*session)->prefill(rest).ok());
   EXPECT_EQ(kept_everywhere(*detour, *model), kept_everywhere(*straight, *model));
   EXPECT_EQ(logits_of(*detour), logits_of(*straight));
+}
+
+// The same where what stays was announced with the long prompt: it is processed again as part of that.
+TEST(SessionRollback, WhatStaysKeepsTheLengthItWasAnnouncedWith) {
+  const auto model = tiny("llama");
+  const Settings settings{.policy = "nestedkv", .budget = 64, .block = 16};
+  auto detour = make_session(model, settings), straight = make_session(model, settings);
+  ASSERT_TRUE(detour && straight);
+  const std::vector<Token> prompt = random_tokens(*model, 8000, 1), rest = random_tokens(*model, 400, 2);
+  const auto stop_at = [](std::int64_t last) {
+    return [last](std::int64_t done, std::int64_t) { return done < last; };
+  };
+  EXPECT_EQ(detour->prefill(prompt, stop_at(48)).error().code, ErrorCode::kCancelled);
+  ASSERT_TRUE(detour->rollback(Position{32}).ok());
+  EXPECT_EQ(straight->prefill(prompt, stop_at(32)).error().code, ErrorCode::kCancelled);
+  for (auto* session : {&detour, &straight}) ASSERT_TRUE((*session)->prefill(rest).ok());
+  EXPECT_EQ(kept_everywhere(*detour, *model), kept_everywhere(*straight, *model));
+  EXPECT_EQ(logits_of(*detour), logits_of(*straight));
+}
+
+// And a prompt that was refused has announced nothing to the tokens that come instead.
+TEST(SessionPrompt, ARefusedOneAnnouncesNothing) {
+  const auto model = tiny("llama");
+  Settings settings{.policy = "nestedkv", .budget = 64, .block = 16};
+  auto straight = make_session(model, settings);
+  settings.cache_limit = 2 * 2 * 3 * straight->stats().cache.page_bytes;  // what N + B may take
+  auto session = make_session(model, settings);
+  ASSERT_TRUE(session && straight);
+  auto one = session->fork(), other = session->fork();
+  ASSERT_TRUE(one.ok() && other.ok());
+  ASSERT_TRUE((*one)->prefill(random_tokens(*model, 70, 1)).ok());
+  decode_all(**one, random_tokens(*model, 8, 1));  // beyond 64: two pages in every head
+  ASSERT_TRUE((*other)->prefill(random_tokens(*model, 10, 1)).ok());
+  EXPECT_EQ(session->prefill(random_tokens(*model, 8000, 2)).error().code, ErrorCode::kOutOfMemory);
+  one->reset();
+  other->reset();
+  const std::vector<Token> tokens = random_tokens(*model, 400, 3);
+  EXPECT_EQ(decode_all(*session, tokens), decode_all(*straight, tokens));
+  EXPECT_EQ(kept_everywhere(*session, *model), kept_everywhere(*straight, *model));
 }
 
 TEST(SessionPrompt, EmptyAndForeignTokensAreRefused) {

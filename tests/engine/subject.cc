@@ -78,15 +78,19 @@ void Subject::expect_step(std::int32_t tokens, bool evict) {
   check(evictions > 0);
 }
 
+Subject::Said Subject::said() const {
+  return {kept_everywhere(*session_, *plan_.model), logits_of(*session_), session_->stats().budget};
+}
+
 /// An error leaves a session as it was.
-void Subject::expect_refusal(const Status& status,
-                             const std::vector<std::vector<std::vector<Position>>>& kept,
-                             const std::vector<float>& logits) {
+void Subject::expect_refusal(const Status& status, const Said& before) {
   const bool full = plan_.settings.cache_limit > 0 && status.error().code == ErrorCode::kOutOfMemory;
   const bool pins = status.error().message.find("protected") != std::string::npos;
   EXPECT_TRUE(full || pins) << status.error().message;
-  EXPECT_EQ(kept_everywhere(*session_, *plan_.model), kept) << status.error().message;
-  EXPECT_EQ(logits_of(*session_), logits) << status.error().message;
+  const Said now = said();
+  EXPECT_EQ(now.kept, before.kept) << status.error().message;
+  EXPECT_EQ(now.logits, before.logits) << status.error().message;
+  EXPECT_EQ(now.budget, before.budget) << status.error().message;
   check(false);
 }
 
@@ -135,9 +139,7 @@ void Subject::check(bool evicted) const {
 // ---------------------------------------------------------------------------------------- deeds
 
 void Subject::prefill(const std::vector<Token>& tokens) {
-  const auto kept = kept_everywhere(*session_, *plan_.model);
-  const auto logits = logits_of(*session_);
-  const auto before = budgets_;
+  const Said before = said();
   Deed deed{Deed::Kind::kPrefill, tokens, 0, true, {}};
   const auto progress = [&](std::int64_t done, std::int64_t total) {
     if (deed.done == 0) settle(tokens.size());
@@ -150,7 +152,7 @@ void Subject::prefill(const std::vector<Token>& tokens) {
   const Status status = session_->prefill(tokens, progress);
   if (deed.done == 0) {
     ASSERT_FALSE(status.ok());
-    return expect_refusal(status, kept, logits);
+    return expect_refusal(status, before);
   }
   EXPECT_EQ(status.ok(), deed.done == tokens.size()) << text(status);
   if (!status) {
@@ -162,10 +164,9 @@ void Subject::prefill(const std::vector<Token>& tokens) {
 }
 
 void Subject::decode(Token token) {
-  const auto kept = kept_everywhere(*session_, *plan_.model);
-  const auto logits = logits_of(*session_);
+  const Said before = said();
   const Status status = session_->decode(token);
-  if (!status) return expect_refusal(status, kept, logits);
+  if (!status) return expect_refusal(status, before);
   settle(1);
   log_.push_back({Deed::Kind::kDecode, {token}, 1, true, {}});
   expect_step(1, decode_evicts());

@@ -52,8 +52,14 @@ class Subject {
   void settle(std::size_t prompt);
   bool decode_evicts() const;
   void expect_step(std::int32_t tokens, bool evict);
-  void expect_refusal(const Status& status, const std::vector<std::vector<std::vector<Position>>>& kept,
-                      const std::vector<float>& logits);
+  /// What a session says of itself.
+  struct Said {
+    std::vector<std::vector<std::vector<Position>>> kept;
+    std::vector<float> logits;
+    std::int32_t budget = 0;
+  };
+  Said said() const;
+  void expect_refusal(const Status& status, const Said& before);
   void check(bool evicted) const;
   void check_head(int layer, const std::vector<Position>& kept, bool evicted) const;
   void forget(std::int32_t position);
