@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <map>
 #include <system_error>
 
 #include "bench/rounds.h"
@@ -59,31 +58,33 @@ class Comparison {
   Status run(const char* part, std::vector<Contender> contenders);
 
  private:
-  Result<Task> task(std::int64_t tokens);
+  Status write_prompts();
   Status run_one(const char* part, Contender& contender, const Task& task, int round);
 
   const CompareOptions& options_;
   Recorder& recorder_;
   Scratch scratch_;
-  std::map<std::int64_t, Task> tasks_;  // by length
+  std::vector<Task> tasks_;  // one a length
 };
 
-/// The prompt of a length, written when it is first wanted. Read again, a text may have a token less than was
-/// asked for, and without a first special token it has one less too.
-Result<Task> Comparison::task(std::int64_t tokens) {
-  const auto known = tasks_.find(tokens);
-  if (known != tasks_.end()) return known->second;
-  const std::string file = scratch_.file("prompt-" + std::to_string(tokens) + ".txt");
-  const std::string text = text_of(*options_.model, options_.text, static_cast<std::size_t>(tokens));
-  const auto plain = static_cast<std::int64_t>(options_.model->tokenize(text, false, false).size());
-  std::ofstream out(file, std::ios::binary);
-  out << text;
-  out.close();
-  if (!out) return Error{ErrorCode::kIo, file + ": writing failed; is the disk full?"};
-  const Task task{
-      options_.model_path,   file, tokens, std::min(tokens, plain), options_.answer, options_.threads,
-      options_.limit_seconds};
-  return tasks_.emplace(tokens, task).first->second;
+/// The prompts of all lengths; the model is kept no longer than that, as memory is what is compared. Read
+/// again, a text may have a token less than was asked for, and without a first special token it has one less
+/// too.
+Status Comparison::write_prompts() {
+  const auto model = options_.load_model();
+  if (!model) return model.error();
+  for (const std::int64_t tokens : options_.lengths) {
+    const std::string file = scratch_.file("prompt-" + std::to_string(tokens) + ".txt");
+    const std::string text = text_of(**model, options_.text, static_cast<std::size_t>(tokens));
+    const auto plain = static_cast<std::int64_t>((*model)->tokenize(text, false, false).size());
+    std::ofstream out(file, std::ios::binary);
+    out << text;
+    out.close();
+    if (!out) return Error{ErrorCode::kIo, file + ": writing failed; is the disk full?"};
+    tasks_.push_back({options_.model_path, file, tokens, std::min(tokens, plain), options_.answer,
+                      options_.threads, options_.limit_seconds});
+  }
+  return {};
 }
 
 Status Comparison::run_one(const char* part, Contender& contender, const Task& task, int round) {
@@ -92,13 +93,12 @@ Status Comparison::run_one(const char* part, Contender& contender, const Task& t
   recorder_.tell(std::string(part) + " round " + std::to_string(round + 1) + ": " + label);
   const auto measured = contender.run(task);
   if (!measured) return measured.error();
+  Json run = {{"part", part}, {"name", contender.name}, {"length", task.tokens}, {"round", round}};
   if (!measured->missing.empty()) {
     contender.installed = false;
     recorder_.tell(contender.name + " is left out: " + measured->missing);
-    return {};
-  }
-  Json run = {{"part", part}, {"name", contender.name}, {"length", task.tokens}, {"round", round}};
-  if (!measured->problem.empty()) {
+    run["missing"] = measured->missing;
+  } else if (!measured->problem.empty()) {
     contender.fails_from = task.tokens;
     recorder_.tell(label + ": " + measured->problem);
     run["problem"] = measured->problem;
@@ -110,13 +110,12 @@ Status Comparison::run_one(const char* part, Contender& contender, const Task& t
 
 Status Comparison::run(const char* part, std::vector<Contender> contenders) {
   if (!scratch_.ok()) return no_scratch();
+  KEYNEST_TRY(write_prompts());
   for (int round = 0; round < options_.rounds; ++round) {
-    for (const std::int64_t length : options_.lengths) {
+    for (const Task& task : tasks_) {
       KEYNEST_TRY(recorder_.add(peak_run(options_.threads, round, options_.peak_seconds)));
-      const auto given = task(length);
-      if (!given) return given.error();
       for (const std::size_t i : order_of(contenders.size(), round)) {
-        KEYNEST_TRY(run_one(part, contenders[i], *given, round));
+        KEYNEST_TRY(run_one(part, contenders[i], task, round));
       }
     }
   }

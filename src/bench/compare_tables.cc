@@ -31,9 +31,6 @@ std::string engine_note(const Runs& runs) {
 std::vector<std::string> engine_row(const Runs& ours, const Runs& reference, double length,
                                     bool is_reference) {
   const std::string tokens = tokens_text(ours, length), name = text_of(ours.first(), "name");
-  const auto problems = ours.texts("problem");
-  const bool failed = ours.values("ttft_seconds").empty();
-  if (failed) return {tokens, name, problems.empty() ? "" : problems.back()};
   const auto ratio = [&](const Runs& above, const Runs& below, const char* field) {
     return is_reference ? std::string("1") : spread(round_ratios(above, below, field));
   };
@@ -45,6 +42,22 @@ std::vector<std::string> engine_row(const Runs& ours, const Runs& reference, dou
           ratio(ours, reference, "decode_tokens_per_second"),
           mebibytes(ours, "peak_resident_bytes"),
           mebibytes(ours, "cache_bytes")};
+}
+
+/// Why there are no figures, or none of later rounds.
+std::vector<std::vector<std::string>> failure_rows(const Runs& ours, double length) {
+  std::vector<std::vector<std::string>> rows;
+  const std::string tokens = tokens_text(ours, length), name = text_of(ours.first(), "name");
+  for (const std::string& why : ours.texts("missing")) {
+    if (!why.empty()) rows.push_back({tokens, name, "not installed: " + why});
+  }
+  for (const std::string& problem : ours.texts("problem")) {
+    if (problem.empty()) continue;
+    const double round = number_of(ours.where("problem", problem).first(), "round");
+    const std::string when = round > 0 ? "round " + std::to_string(std::llround(round) + 1) + ": " : "";
+    rows.push_back({tokens, name, when + problem});
+  }
+  return rows;
 }
 
 std::string change_text(const std::vector<double>& first, const std::vector<double>& last) {
@@ -64,10 +77,13 @@ std::string compare_table(const Runs& runs, const std::string& reference) {
   for (const double length : runs.numbers("length")) {
     const Runs here = runs.where("length", length);
     for (const std::string& name : here.texts("name")) {
-      auto row =
-          engine_row(here.where("name", name), here.where("name", reference), length, name == reference);
-      row.resize(table.header.size());
-      table.rows.push_back(std::move(row));
+      const Runs ours = here.where("name", name);
+      if (!ours.values("ttft_seconds").empty())
+        table.rows.push_back(engine_row(ours, here.where("name", reference), length, name == reference));
+      for (auto& row : failure_rows(ours, length)) {
+        row.resize(table.header.size());
+        table.rows.push_back(std::move(row));
+      }
     }
   }
   std::string notes;

@@ -19,7 +19,7 @@ struct SessionBench {
   std::vector<std::int64_t> lengths;     ///< tokens of the prompts, or depths; ascending
   int rounds = 3;
   int tokens = 512;  ///< measured at every depth
-  double peak_seconds = 0.2;
+  double peak_seconds = 0.1;
 };
 
 /// Records part "prefill": speed of `tokens` prompt tokens after `lengths` tokens of context.

@@ -69,10 +69,8 @@ Result<bench::CompareOptions> prepare(CompareFlags& flags) {
   if (!sessions) return sessions.error();
   auto text = bench_text(flags);
   if (!text) return text.error();
-  auto model = load_model(flags.model);
-  if (!model) return model.error();
   bench::CompareOptions options;
-  options.model = std::move(*model);
+  options.load_model = [model = flags.model] { return load_model(model); };
   options.model_path = flags.model.path;
   options.text = std::move(*text);
   options.lengths = flags.lengths;

@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <thread>
 #include <utility>
 
@@ -152,10 +151,11 @@ int run_bench(const MeasureFlags& flags, bench::Json head,
   results.update(head);
   bench::Recorder recorder(std::move(results), host_of(flags));
   const Status done = work(recorder);
-  if (!recorder.results()["runs"].empty())
-    std::fputs(bench::print_tables(recorder.results()).c_str(), stdout);
+  Status printed;
+  if (!recorder.results()["runs"].empty()) printed = Output().write(bench::print_tables(recorder.results()));
   if (interrupted()) return kExitInterrupted;
-  return done ? kExitOk : report(done.error());
+  if (!done) return report(done.error());
+  return printed ? kExitOk : report(printed.error());
 }
 
 }  // namespace keynest::cli

@@ -98,6 +98,7 @@ Status GgufModel::read(GgufFile& file, const ModelOptions& options) {
   WeightTable table(file, options.repack, options.gemm);
   network_ = create(metadata, hparams_, table);
   fill_info(metadata, file);
+  info_.gemm = table.multiplies_natively() ? "native" : "ggml";
   KEYNEST_TRY(metadata.status());
   KEYNEST_TRY(table.status());
 
@@ -126,12 +127,7 @@ void GgufModel::fill_info(Metadata& metadata, const GgufFile& file) {
   info_.vocabulary = hparams_.vocabulary;
   info_.trained_context = hparams_.trained_context;
   info_.layer_windows = hparams_.layer_windows;
-  info_.gemm = "ggml";
-  for (std::int64_t id = 0; id < file.tensor_count(); ++id) {
-    const TensorInfo tensor = file.tensor(id);
-    info_.weight_bytes += tensor.bytes;
-    if (tensor.shape[1] > 1 && multiplies_natively(hparams_.gemm, tensor.type)) info_.gemm = "native";
-  }
+  for (std::int64_t id = 0; id < file.tensor_count(); ++id) info_.weight_bytes += file.tensor(id).bytes;
 }
 
 }  // namespace

@@ -103,9 +103,8 @@ WeightTable::Group& WeightTable::group(ggml_backend_buffer_type_t type) {
   return added;
 }
 
-ggml_backend_buffer_type_t WeightTable::choose(const TensorInfo& info, WeightUse use) const {
-  // Native products read weights as the file has them.
-  const bool native = use == WeightUse::kMatrix && multiplies_natively(gemm_, info.type);
+/// `native`: keynest's own products read it, which do so as the file has it.
+ggml_backend_buffer_type_t WeightTable::choose(const TensorInfo& info, WeightUse use, bool native) const {
   if (use != WeightUse::kVector && !native) {
     for (ggml_backend_buffer_type_t type : extra_types_) {
       if (usable(info, use, type)) return type;
@@ -146,7 +145,9 @@ ggml_tensor* WeightTable::take_optional(const std::string& name, std::initialize
   const TensorInfo info = file_.tensor(id);
   if (!check(name, info, shape, use)) return nullptr;
   taken_[static_cast<std::size_t>(id)] = true;
-  Group& group = this->group(choose(info, use));
+  const bool native = use == WeightUse::kMatrix && keynest::multiplies_natively(gemm_, info.type);
+  multiplies_natively_ |= native;
+  Group& group = this->group(choose(info, use, native));
   for (const auto& [tensor, taken_id] : group.tensors) {
     if (taken_id == id) return tensor;
   }

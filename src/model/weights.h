@@ -58,6 +58,9 @@ class WeightTable {
 
   bool has(const std::string& name) const { return file_.find_tensor(name) >= 0; }
 
+  /// A tensor was taken that keynest's own products multiply.
+  bool multiplies_natively() const { return multiplies_natively_; }
+
   /// Marks a tensor as known although nothing uses it.
   void ignore(const std::string& name);
 
@@ -77,7 +80,7 @@ class WeightTable {
   };
 
   Group& group(ggml_backend_buffer_type_t type);
-  ggml_backend_buffer_type_t choose(const TensorInfo& info, WeightUse use) const;
+  ggml_backend_buffer_type_t choose(const TensorInfo& info, WeightUse use, bool native) const;
   bool check(const std::string& name, const TensorInfo& info, std::initializer_list<std::int64_t> shape,
              WeightUse use);
   Status check_all_taken() const;
@@ -90,6 +93,7 @@ class WeightTable {
   std::vector<ggml_backend_buffer_type_t> extra_types_;
   std::vector<Group> groups_;
   std::vector<bool> taken_;
+  bool multiplies_natively_ = false;
   Status status_;
 };
 

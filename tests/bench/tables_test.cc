@@ -81,6 +81,20 @@ TEST(Tables, SayWhyAnEngineFailed) {
   EXPECT_TRUE(holds(print_tables(results), "| 4096 | kvpress | ended with 9 |")) << print_tables(results);
 }
 
+TEST(Tables, SayWhatFailedInALaterRoundAndWhatWasMissing) {
+  const Json late = {
+      {"part", "compare"}, {"name", "kvpress"}, {"length", 4096}, {"round", 1}, {"problem", "ended with 9"}};
+  const Json missing = {
+      {"part", "compare"}, {"name", "openvino"}, {"length", 4096}, {"round", 0}, {"missing", "get it"}};
+  const std::string text =
+      print_tables(results_with({compare_run("kvpress", 4096, 0, 5, 40, 250), late, missing}));
+  EXPECT_TRUE(holds(text,
+                    "| 4096 | kvpress | 5.00 | 40.0 | 250 | 1.00 |\n"
+                    "| 4096 | kvpress | round 2: ended with 9 |"))
+      << text;
+  EXPECT_TRUE(holds(text, "| 4096 | openvino | not installed: get it |")) << text;
+}
+
 TEST(Tables, PoliciesAreComparedWithSinkOfTheirBlock) {
   Json runs = Json::array();
   for (const int block : {64, 128}) {

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -163,6 +164,13 @@ TEST_F(Bench, KernelsOfOneShape) {
   EXPECT_TRUE(holds(none.err, "--shape")) << none.err;
 }
 
+TEST_F(Bench, ATableThatCannotBeWrittenIsAnError) {
+  Program program(
+      Program::Options{{"bench", "kernels", "--quick", "-q", "--only", "selection"}, false, "/dev/full"});
+  EXPECT_EQ(program.finish(), 1);
+  EXPECT_TRUE(holds(program.err(), "standard output")) << program.err();
+}
+
 TEST_F(Bench, PrefillAndDecodeOfEveryPolicyAtEveryDepth) {
   for (const std::string command : {"prefill", "decode"}) {
     const Outcome outcome = run_program(
@@ -266,8 +274,48 @@ TEST_F(BenchCompare, PeersThatAreNotInstalledAreLeftOutInOneLine) {
   EXPECT_TRUE(holds(outcome.err, "kvpress is left out: kvpress: run scripts/get-peers")) << outcome.err;
   EXPECT_TRUE(holds(outcome.err, "openvino is left out: cannot start")) << outcome.err;
   EXPECT_EQ(outcome.err.find("is left out"), outcome.err.find("kvpress is left out") + 8) << "once only";
-  EXPECT_TRUE(of("kvpress").empty());
+  ASSERT_EQ(of("kvpress").size(), 1u);
+  EXPECT_EQ(of("kvpress")[0]["missing"], "kvpress: run scripts/get-peers");
   EXPECT_EQ(of("keynest keydiff").size(), 2u);
+}
+
+TEST_F(BenchCompare, QuietlyTheTableSaysWhatIsMissing) {
+  fs::remove_all(file("peers"));
+  peer("kvpress", "echo 'kvpress: run scripts/get-peers' >&2; exit 3");
+  const Outcome outcome = run_program(compare("kvpress", {"-q"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_TRUE(holds(outcome.out, "| 20 | kvpress | not installed: kvpress: run scripts/get-peers |"))
+      << outcome.out;
+}
+
+TEST_F(BenchCompare, PeersThatFailLaterAreInTheTableTwice) {
+  fs::remove_all(file("peers"));
+  peer("llama.cpp",
+       "test -e " + file("ran") + " && { echo 'no more' >&2; exit 9; }; touch " + file("ran") + "; " + kGood);
+  Arguments arguments = compare("llama.cpp");
+  *(std::find(arguments.begin(), arguments.end(), "--rounds") + 1) = "2";
+  const Outcome outcome = run_program(arguments);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(holds(outcome.out, "| 20 | llama.cpp | 100 |")) << outcome.out;
+  EXPECT_TRUE(holds(outcome.out, "| 20 | llama.cpp | round 2: ended with 9: no more |")) << outcome.out;
+}
+
+TEST_F(BenchCompare, TheModelIsNotInMemoryWhilePeersRun) {
+  fs::remove_all(file("peers"));
+  peer("llama.cpp", "grep -c tiny.gguf /proc/$PPID/maps > " + file("maps") + "; " + kGood);
+  const Outcome outcome = run_program(compare("llama.cpp"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(read("maps"), "0\n");
+}
+
+TEST_F(BenchCompare, AModelThatCannotBeReadIsNamed) {
+  for (const std::string command : {"compare", "memory"}) {
+    const Outcome outcome = bench({command, "-m", "/no/such.gguf"});
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_TRUE(holds(outcome.err, "/no/such.gguf")) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+  }
 }
 
 TEST_F(BenchCompare, PeersThatFailAreRecordedAndNotTriedAtLongerPrompts) {

@@ -5,6 +5,7 @@
 
 #include "engine/law_test.h"
 #include "support/models.h"
+#include "support/sanitized.h"
 
 namespace keynest::test {
 namespace {
@@ -32,9 +33,7 @@ constexpr const char* kText =
 class RealLaws : public testing::TestWithParam<KvType> {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "too slow; the tiny models run the same code";
-#endif
+    if (kSanitized) GTEST_SKIP() << "too slow; the tiny models run the same code";
     model_ = smollm2();
     if (!model_) GTEST_SKIP() << "scripts/get-model smollm2 fetches the model";
     text_ = model_->tokenize(kText, true, false);
@@ -201,9 +200,7 @@ void expect_windows(const Session& s, const ModelInfo& info, std::int64_t budget
 }
 
 TEST(RealWindows, L12_NoPolicyWidensThem) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "too slow; the tiny models run the same code";
-#endif
+  if (kSanitized) GTEST_SKIP() << "too slow; the tiny models run the same code";
   const std::string path = real_model_path("gemma-3-270m.Q4_K_M.gguf");
   if (path.empty()) GTEST_SKIP() << "scripts/get-model gemma-3-270m fetches the model";
   const auto loaded = Model::load(path);

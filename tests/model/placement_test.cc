@@ -104,5 +104,29 @@ TEST(ResidentMemory, CopiedWeightsDoNotStayMapped) {
   EXPECT_LT(both, bytes + bytes / 4);  // and of the second one's at most the embedding table
 }
 
+/// Who multiplies, where the matrices are F32, the embeddings F16 and `output` is an output matrix of that
+/// type.
+std::string who_multiplies(ggml_type output, bool tied) {
+  const TemporaryDirectory directory;
+  TinyModel tiny = tiny_model("llama");
+  tiny.tied = tied;
+  auto tensors = tiny_tensors(tiny);
+  for (TinyTensor& tensor : tensors) {
+    if (tensor.name == "token_embd.weight") tensor.type = GGML_TYPE_F16;
+    if (tensor.name == "output.weight") tensor.type = output;
+  }
+  const std::string path = directory.file("tiny.gguf");
+  EXPECT_TRUE(write_tiny_gguf(path, tiny, tensors, [](gguf_context*) {}));
+  const auto model = Model::load(path, {.gemm = Gemm::kNative});
+  EXPECT_TRUE(model.ok());
+  return model ? (*model)->info().gemm : "";
+}
+
+TEST(Gemm, IsOfTensorsThatAreMultiplied) {
+  EXPECT_EQ(who_multiplies(GGML_TYPE_F32, false), "ggml") << "the embeddings are only looked up";
+  EXPECT_EQ(who_multiplies(GGML_TYPE_F32, true), "native") << "they are the output matrix too";
+  EXPECT_EQ(who_multiplies(GGML_TYPE_F16, false), "native");
+}
+
 }  // namespace
 }  // namespace keynest::test

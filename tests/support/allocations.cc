@@ -10,7 +10,7 @@ std::atomic<std::int64_t> count{0};
 
 }  // namespace
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if KEYNEST_TEST_COUNTS_ALLOCATIONS
 
 // The program's own definitions come before the library's; these count and pass on. operator new ends here
 // too.

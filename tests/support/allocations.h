@@ -2,15 +2,20 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>  // __GLIBC__
+
+#include "support/sanitized.h"
+
+/// Only with glibc, and not under the sanitizers, which have an allocator of their own.
+#if defined(__GLIBC__) && !KEYNEST_TEST_SANITIZED
+#define KEYNEST_TEST_COUNTS_ALLOCATIONS 1
+#else
+#define KEYNEST_TEST_COUNTS_ALLOCATIONS 0
+#endif
 
 namespace keynest::test {
 
-/// Only with glibc, and not under the sanitizers, which have an allocator of their own.
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-inline constexpr bool kAllocationsAreCounted = true;
-#else
-inline constexpr bool kAllocationsAreCounted = false;
-#endif
+inline constexpr bool kAllocationsAreCounted = KEYNEST_TEST_COUNTS_ALLOCATIONS != 0;
 
 /// By all threads since the program started.
 std::int64_t allocations();

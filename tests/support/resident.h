@@ -6,14 +6,12 @@
 #include <cstddef>
 #include <fstream>
 
+#include "support/sanitized.h"
+
 namespace keynest::test {
 
 /// False under the sanitizers, whose shadow memory counts as resident too.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kResidentIsTelling = false;
-#else
-inline constexpr bool kResidentIsTelling = true;
-#endif
+inline constexpr bool kResidentIsTelling = !kSanitized;
 
 inline std::size_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
