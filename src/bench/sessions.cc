@@ -40,8 +40,21 @@ std::string label(const SessionOptions& options) {
   return options.policy.print() + ", B = " + std::to_string(options.block);
 }
 
-/// How long it takes to process the next tokens.
-using Measure = std::function<Result<double>(Session& session, Tokens next)>;
+/// How long it takes to process some tokens, and how much of that is eviction.
+struct Times {
+  double seconds = 0, evict_seconds = 0;
+  std::size_t evictions = 0;  // layers
+};
+using Measure = std::function<Result<Times>(Session& session, Tokens next)>;
+
+Result<Times> timed(Session& session, const std::function<Status()>& work) {
+  const Stats before = session.stats();
+  const auto started = Clock::now();
+  if (Status done = work(); !done) return done.error();
+  const double seconds = since(started);
+  const Stats after = session.stats();
+  return Times{seconds, after.evict_seconds - before.evict_seconds, after.evictions - before.evictions};
+}
 
 /// One session that grows to every depth in turn and is measured there.
 Status walk(const SessionBench& bench, const SessionOptions& options, const char* part, Tokens all, int round,
@@ -54,11 +67,14 @@ Status walk(const SessionBench& bench, const SessionOptions& options, const char
     const std::int64_t missing = length - (*session)->seen();
     if (missing > 0)
       KEYNEST_TRY(process(**session, next().first(static_cast<std::size_t>(missing)), recorder));
-    const auto seconds = measure(**session, next());
-    if (!seconds) return seconds.error();
+    const auto measured = measure(**session, next());
+    if (!measured) return measured.error();
     Json run = run_of(part, (*session)->stats(), length, round);
     run["tokens"] = bench.tokens;
-    run["tokens_per_second"] = bench.tokens / *seconds;
+    run["tokens_per_second"] = bench.tokens / measured->seconds;
+    run["seconds"] = measured->seconds;
+    run["evict_seconds"] = measured->evict_seconds;
+    run["evictions"] = measured->evictions;
     KEYNEST_TRY(recorder.add(std::move(run)));
   }
   return {};
@@ -96,25 +112,25 @@ Status first_token(const SessionBench& bench, const SessionOptions& options, Tok
 }  // namespace
 
 Status bench_prefill(const SessionBench& bench, Recorder& recorder) {
-  return walk_all(bench, "prefill", recorder, [&](Session& session, Tokens next) -> Result<double> {
-    const auto started = Clock::now();
-    const Status done = process(session, next.first(static_cast<std::size_t>(bench.tokens)), recorder);
-    if (!done) return done.error();
-    return since(started);
+  return walk_all(bench, "prefill", recorder, [&](Session& session, Tokens next) {
+    return timed(session, [&] {
+      return process(session, next.first(static_cast<std::size_t>(bench.tokens)), recorder);
+    });
   });
 }
 
 Status bench_decode(const SessionBench& bench, Recorder& recorder) {
-  return walk_all(bench, "decode", recorder, [&](Session& session, Tokens next) -> Result<double> {
+  return walk_all(bench, "decode", recorder, [&](Session& session, Tokens next) -> Result<Times> {
     // Not timed: the first one builds the graph of one token, and starts an empty session.
     const Status first = session.seen() == 0 ? session.prefill(next.first(1)) : session.decode(next[0]);
     if (!first) return first.error();
-    const auto started = Clock::now();
-    for (int i = 1; i <= bench.tokens; ++i) {
-      if (auto done = session.decode(next[static_cast<std::size_t>(i)]); !done) return done.error();
-      if (auto going = recorder.check(); !going) return going.error();
-    }
-    return since(started);
+    return timed(session, [&]() -> Status {
+      for (int i = 1; i <= bench.tokens; ++i) {
+        KEYNEST_TRY(session.decode(next[static_cast<std::size_t>(i)]));
+        KEYNEST_TRY(recorder.check());
+      }
+      return {};
+    });
   });
 }
 

@@ -97,6 +97,10 @@ std::string budget_text(const Runs& runs) {
   return most > 0 ? ", N = " + whole(most) : std::string();
 }
 
+std::string evict_share(const Runs& runs, const char* seconds) {
+  return spread(times(ratios(runs.values("evict_seconds"), runs.values(seconds)), 100));
+}
+
 std::string depth_table(const char* what, const Runs& runs) {
   if (runs.empty()) return {};
   const auto depths = runs.numbers("length");
@@ -107,6 +111,7 @@ std::string depth_table(const char* what, const Runs& runs) {
               {}};
   for (const double depth : depths) table.header.push_back("after " + whole(depth));
   if (depths.size() > 1) table.header.push_back("last ÷ first");
+  table.header.push_back("eviction, %");
   for (const std::string& policy : runs.texts("name")) {
     const Runs some = runs.where("name", policy);
     std::vector<std::string> row{code(policy)};
@@ -116,6 +121,7 @@ std::string depth_table(const char* what, const Runs& runs) {
       row.push_back(spread(round_ratios(some.where("length", depths.back()),
                                         some.where("length", depths.front()), "tokens_per_second")));
     }
+    row.push_back(evict_share(some.where("length", depths.back()), "seconds"));
     table.rows.push_back(row);
   }
   return table.print();
@@ -142,8 +148,7 @@ std::string policy_table(const Runs& runs) {
       row.push_back(policy == "sink" ? "1" : spread(round_ratios(here, sink, "ttft_seconds")));
     }
     const Runs longest = some.where("length", lengths.back());
-    row.push_back(
-        spread(times(ratios(longest.values("evict_seconds"), longest.values("ttft_seconds")), 100)));
+    row.push_back(evict_share(longest, "ttft_seconds"));
     table.rows.push_back(row);
   }
   return table.print();

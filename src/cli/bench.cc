@@ -126,6 +126,7 @@ void add_depths(CLI::App& bench, Context& context, const char* name, const char*
   flags->tokens = tokens;
   CLI::App* command = bench.add_subcommand(name, about);
   declare(*command, *flags, "--depths", "Tokens of context before what is measured");
+  if (work == bench::bench_decode) declare_decode_block(*command, flags->cache);
   command->add_option("--tokens", flags->tokens, "Tokens measured at every depth")
       ->type_name("N")
       ->capture_default_str()
@@ -150,13 +151,15 @@ Examples:
 
 constexpr const char* kDecodeFooter =
     R"(A session of every policy grows to each depth in turn; there tokens are processed one by one, as when generating.
-The first one is not timed. Sampling is not part of it.
+The first one is not timed. Sampling is not part of it. "Eviction" is its share of the time at the last depth.
 
 Examples:
   The full cache beside a bounded one:
     keynest bench decode -m qwen2.5-coder-0.5b.gguf --json decode.json
   With quantised keys and values:
-    keynest bench decode -m model.gguf --kv-type q8_0 --depths 4096,32768)";
+    keynest bench decode -m model.gguf --kv-type q8_0 --depths 4096,32768
+  What evicting after every token costs:
+    keynest bench decode -m model.gguf --policy keydiff --decode-block 1 --depths 4096)";
 
 void add_policies(CLI::App& bench, Context& context) {
   auto flags = std::make_shared<SessionFlags>();

@@ -76,6 +76,13 @@ void declare(CLI::App& command, ModelFlags& flags) {
       ->group("Machine");
 }
 
+void declare_decode_block(CLI::App& command, CacheFlags& flags) {
+  add_number(command, "--decode-block", flags.decode_block,
+             "Generated tokens between two evictions; 0 = as --block, 1 = after every token",
+             number_from(0, "a whole number of tokens from 1 up, or 0 for as many as --block"))
+      ->group("Cache");
+}
+
 void declare(CLI::App& command, CacheFlags& flags) {
   constexpr const char* kGroup = "Cache";
   add(command, "--policy", flags.policy, "SPEC", "What the cache keeps; see the list below")
@@ -88,10 +95,7 @@ void declare(CLI::App& command, CacheFlags& flags) {
   add_number(command, "--block", flags.block, "Prompt tokens between two evictions",
              number_from(1, "a whole number of tokens from 1 up"))
       ->group(kGroup);
-  add_number(command, "--decode-block", flags.decode_block,
-             "Generated tokens between two evictions; 0 = as --block, 1 = after every token",
-             number_from(0, "a whole number of tokens from 1 up, or 0 for as many as --block"))
-      ->group(kGroup);
+  declare_decode_block(command, flags);
   add(command, "--kv-type", flags.kv_type, "TYPE", "How keys and values are stored: " + kv_type_list())
       ->capture_default_str()
       ->group(kGroup);

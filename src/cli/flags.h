@@ -59,6 +59,10 @@ struct TalkFlags {
 
 void declare(CLI::App& command, ModelFlags& flags);
 void declare(CLI::App& command, CacheFlags& flags);
+
+/// --decode-block alone, which the one above declares too.
+void declare_decode_block(CLI::App& command, CacheFlags& flags);
+
 void declare(CLI::App& command, ProtectFlags& flags);
 void declare(CLI::App& command, TextFlags& flags);
 void declare(CLI::App& command, TalkFlags& flags);

@@ -158,11 +158,13 @@ TEST(Tables, DepthsShowTheFallFromFirstToLast) {
                     {"budget", 0},
                     {"block", 128},
                     {"tokens", 32},
-                    {"tokens_per_second", rate}});
+                    {"tokens_per_second", rate},
+                    {"seconds", 0.5},
+                    {"evict_seconds", length / 4096.0 / 4}});
   }
   const std::string text = print_tables(results_with(runs));
-  EXPECT_TRUE(holds(text, "| policy | after 0 | after 4096 | last ÷ first |")) << text;
-  EXPECT_TRUE(holds(text, "| `full` | 100 | 25.0 | 0.250 |")) << text;
+  EXPECT_TRUE(holds(text, "| policy | after 0 | after 4096 | last ÷ first | eviction, % |")) << text;
+  EXPECT_TRUE(holds(text, "| `full` | 100 | 25.0 | 0.250 | 50.0 |")) << text;
 }
 
 TEST(Tables, MemoryShowsTheChange) {

@@ -190,6 +190,19 @@ TEST_F(Bench, PrefillAndDecodeOfEveryPolicyAtEveryDepth) {
   }
 }
 
+TEST_F(Bench, DecodeThatEvictsAfterEveryToken) {
+  const auto entries = [](const char* decode_block) {
+    const Outcome outcome = run_program(on_model(
+        "decode", {"--depths", "30", "--tokens", "9", "--rounds", "1", "--block", "16", "--budget", "24",
+                   "--policy", "keydiff", "--decode-block", decode_block, "--json", file("d.json")}));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return runs(results("d.json"), "decode")[0];
+  };
+  EXPECT_EQ(entries("0")["evictions"], 0);
+  EXPECT_EQ(entries("1")["evictions"], 9 * model_->info().layers);
+  EXPECT_GT(entries("1")["evict_seconds"], 0);
+}
+
 TEST_F(Bench, PoliciesOfEveryBlockAndLength) {
   const Outcome outcome = run_program(
       on_model("policies", {"--lengths", "64,32", "--blocks", "16,32", "--rounds", "1", "--budget", "24",
