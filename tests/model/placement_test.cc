@@ -2,6 +2,7 @@
 // twice.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <sstream>
@@ -126,6 +127,22 @@ TEST(Gemm, IsOfTensorsThatAreMultiplied) {
   EXPECT_EQ(who_multiplies(GGML_TYPE_F32, false), "ggml") << "the embeddings are only looked up";
   EXPECT_EQ(who_multiplies(GGML_TYPE_F32, true), "native") << "they are the output matrix too";
   EXPECT_EQ(who_multiplies(GGML_TYPE_F16, false), "native");
+}
+
+TEST(ResidentMemory, LargePagesAreAskedForWhereTheSystemHasThem) {
+  if (!std::filesystem::exists("/sys/kernel/mm/transparent_hugepage")) GTEST_SKIP() << "it has none";
+  const TemporaryDirectory directory;
+  const std::string path = directory.file("tiny.gguf");
+  ASSERT_TRUE(write_tiny_gguf(path, tiny_model("llama")));
+  const auto model = load_model(path, {.gemm = Gemm::kNative});
+  ASSERT_NE(model, nullptr);
+  std::ifstream maps("/proc/self/smaps");
+  std::string line;
+  while (std::getline(maps, line) && line.find(path) == std::string::npos) {
+  }
+  while (std::getline(maps, line) && !line.starts_with("VmFlags:")) {
+  }
+  EXPECT_NE(line.find(" hg"), std::string::npos) << line;
 }
 
 }  // namespace
