@@ -10,6 +10,7 @@
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "kernels/attention_fixed-inl.h"
 #include "kernels/attention_pages-inl.h"
 #include "kernels/attention_scratch.h"
 #include "kernels/attention_softmax-inl.h"
@@ -70,7 +71,7 @@ void for_each_tile(const HeadRows& rows, const QueryBlock& block, int first, int
 }
 
 void attend_tile(const Tile& tile) {
-  add_pages<true>(tile, 0, tile.keys.page_count());
+  if (!add_pages_fixed(tile)) add_pages<true>(tile, 0, tile.keys.page_count());
   write_out(tile);
   write_statistics(tile);
 }
@@ -168,6 +169,7 @@ namespace keynest {
 namespace {
 
 HWY_EXPORT(attend);
+HWY_EXPORT(takes_fixed_point);
 HWY_EXPORT(attend_pages);
 HWY_EXPORT(attention_statistics);
 HWY_EXPORT(add_attention_columns);
@@ -191,6 +193,10 @@ int attention_tile_tokens(int group) {
 
 void attend(const HeadRows& rows, const QueryBlock& block, int first, int last, void* scratch) {
   HWY_DYNAMIC_DISPATCH(attend)(rows, block, first, last, scratch);
+}
+
+bool attends_in_fixed_point(const PageLayout& layout, const QueryBlock& block) {
+  return HWY_DYNAMIC_DISPATCH(takes_fixed_point)(layout, block);
 }
 
 void attend_pages(const HeadRows& rows, const QueryBlock& block, int first_page, int last_page,

@@ -36,10 +36,16 @@ std::size_t attention_scratch_bytes(const PageLayout& layout, int group);
 int attention_tile_tokens(int group);
 
 /// Prefill form: softmax(q k^T * scale) v for tokens [first, last) of the block over all rows. A query sees
-/// the rows whose position is <= its own (and inside the window); where it sees none, its output is 0. Sums
-/// are in float; relative to double, outputs differ by a few 1e-6 of the largest value. The result of a query
-/// does not depend on how tokens are shared by calls, to the last bit.
+/// the rows whose position is <= its own (and inside the window); where it sees none, its output is 0. The
+/// result of a query does not depend on how tokens are shared by calls, to the last bit.
 void attend(const HeadRows& rows, const QueryBlock& block, int first, int last, void* scratch);
+
+/// What `attend` computes in. In float, outputs differ from double by a few 1e-6 of the largest value. In
+/// fixed point (keys and values not stored as float, a block of 16 rows and more, a CPU with AVX-512 VNNI;
+/// 16-bit integers times a unit each, sums over a page in 32 bits) they do by some 1e-4, a third of what
+/// storing keys and values as f16 costs or less; row_max and row_sum are those of these logits. A head with
+/// keys that are not finite is attended in float.
+bool attends_in_fixed_point(const PageLayout& layout, const QueryBlock& block);
 
 /// Decode form, split over keys so that one sequence can occupy several threads: partial results of all
 /// queries of the block (few: tokens * group <= kMaxPartialQueries) over pages [first, last).

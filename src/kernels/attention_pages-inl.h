@@ -37,6 +37,9 @@ struct Tile {
   float* max_of_group(int index) const {
     return scratch.max + static_cast<std::size_t>(index) * kMaxGroupRows;
   }
+  float* unit_of_group(int index) const {
+    return scratch.fixed.query_units + static_cast<std::size_t>(index) * kMaxGroupRows;
+  }
   const float* query(int row) const {
     return block.queries + static_cast<std::size_t>(first + row / block.group) * block.token_stride +
            static_cast<std::size_t>(row % block.group) * block.head_stride;
@@ -82,6 +85,16 @@ inline Meeting meeting(const AttentionScratch& s, int begin, int end, const Page
   return whole ? Meeting::kWhole : Meeting::kPartly;
 }
 
+/// logits[end - begin, 64] of rows [begin, end) = -inf where not visible.
+inline void mask_rows(const Tile& tile, const PagePositions& positions, int begin, int end, Meeting how,
+                      float* logits) {
+  const AttentionScratch& s = tile.scratch;
+  if (how == Meeting::kWhole) return;
+  for (int row = begin; row < end; ++row) {
+    mask_row(positions, {s.low[row], s.high[row]}, logits + (row - begin) * kPageRows);
+  }
+}
+
 /// scratch.weights = logits of rows [begin, end) with the page, -inf where not visible.
 template <class Page>
 void masked_logits(const Tile& tile, const Page& page, const PagePositions& positions, int begin, int end,
@@ -89,10 +102,7 @@ void masked_logits(const Tile& tile, const Page& page, const PagePositions& posi
   const AttentionScratch& s = tile.scratch;
   logits(end - begin, page, s.queries + static_cast<std::size_t>(begin) * tile.head_dim(), tile.head_dim(),
          s.weights);
-  if (how == Meeting::kWhole) return;
-  for (int row = begin; row < end; ++row) {
-    mask_row(positions, {s.low[row], s.high[row]}, s.weights + (row - begin) * kPageRows);
-  }
+  mask_rows(tile, positions, begin, end, how, s.weights);
 }
 
 static_assert(kTileRows >= kMinGroupRows && kMaxRows <= kMaxGroupRows);

@@ -115,32 +115,43 @@ HWY_INLINE hn::Vec<QuadTag> max_of_quad(const float* rows) { return lane_max_of_
 #else
 inline constexpr int kQuad = 4;
 
-template <class D>
-HWY_INLINE hn::Vec<QuadTag> max_of_blocks(D d, hn::Vec<D> v) {
+struct Larger {
+  template <class V>
+  HWY_INLINE V operator()(V a, V b) const {
+    return hn::Max(a, b);
+  }
+};
+
+template <class D, class Op>
+HWY_INLINE hn::Vec<QuadTag> reduce_blocks(D d, hn::Vec<D> v, Op op) {
   if constexpr (hn::MaxLanes(d) == kQuad) {
     return v;
   } else {
     const hn::Half<D> half;
-    return max_of_blocks(half, hn::Max(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+    return reduce_blocks(half, op(hn::LowerHalf(half, v), hn::UpperHalf(half, v)), op);
   }
 }
 
-/// The maxima of four rows [4, 64]. Reducing four vectors together takes a third of the shuffles of one by
-/// one.
-HWY_INLINE hn::Vec<QuadTag> max_of_quad(const float* rows) {
+/// `op` over all lanes of each of four vectors, which together takes a third of the shuffles of one by one.
+template <class Op>
+HWY_INLINE hn::Vec<QuadTag> reduce_quad(const FloatVec (&lanes)[4], Op op) {
   const FloatTag d;
   const hn::Repartition<std::uint64_t, FloatTag> pairs;
-  FloatVec lanes[4];
-  HWY_UNROLL(4)
-  for (int r = 0; r < 4; ++r) lanes[r] = lane_max_of_row(rows + r * kPageRows);
-  const auto merge = [d](FloatVec a, FloatVec b) HWY_ATTR {
-    return hn::Max(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b));
-  };
+  const auto merge = [d, op](FloatVec a, FloatVec b)
+                         HWY_ATTR { return op(hn::InterleaveLower(d, a, b), hn::InterleaveUpper(d, a, b)); };
   const auto low = hn::BitCast(pairs, merge(lanes[0], lanes[1]));
   const auto high = hn::BitCast(pairs, merge(lanes[2], lanes[3]));
   const auto even = hn::BitCast(d, hn::InterleaveLower(pairs, low, high));
   const auto odd = hn::BitCast(d, hn::InterleaveUpper(pairs, low, high));
-  return max_of_blocks(d, hn::Max(even, odd));
+  return reduce_blocks(d, op(even, odd), op);
+}
+
+/// The maxima of four rows [4, 64].
+HWY_INLINE hn::Vec<QuadTag> max_of_quad(const float* rows) {
+  FloatVec lanes[4];
+  HWY_UNROLL(4)
+  for (int r = 0; r < 4; ++r) lanes[r] = lane_max_of_row(rows + r * kPageRows);
+  return reduce_quad(lanes, Larger());
 }
 #endif
 

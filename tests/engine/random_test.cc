@@ -47,12 +47,13 @@ Plan random_plan(std::mt19937& random) {
   Plan plan;
   const Shape& shape = kShapes[random() % std::size(kShapes)];
   plan.model = model_of(shape);
-  plan.any_portion = shape.heads > 32;
   plan.settings.policy = random_spec(random);
   plan.settings.budget = between(random, 8, 90);
   plan.settings.block = between(random, 1, 40);
   plan.settings.decode_block = random() % 2 == 0 ? 0 : between(random, 1, plan.settings.block);
   plan.settings.kv_type = kTypes[random() % 4];
+  // Where blocks are attended in fixed point, its units follow all the keys of a block.
+  plan.any_portion = shape.heads > 32 && plan.settings.kv_type == KvType::kF32;
   plan.spec = *PolicySpec::parse(plan.settings.policy);
   const ModelInfo& info = plan.model->info();
   plan.evictor = *Evictor::create(plan.spec, {info.layers, info.kv_heads, shape.heads / info.kv_heads, 32});

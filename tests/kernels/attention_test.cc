@@ -103,15 +103,16 @@ Expected attend_one(const Problem& p, const std::vector<double>& keys, const std
   return e;
 }
 
-constexpr double kTolerance = 4e-6;
+constexpr double kTolerance = 4e-6, kFixedTolerance = 2e-4;
 
-void expect_statistics(const Problem& p, const Expected& e, int token, int member) {
+void expect_statistics(const Problem& p, const Expected& e, int token, int member,
+                       double tolerance = kTolerance) {
   const auto row = static_cast<std::size_t>(token * p.c.group + member);
-  EXPECT_NEAR(p.row_max[row], e.max, kTolerance * std::max(1.0, std::fabs(e.max)));
-  EXPECT_NEAR(p.row_sum[row] / e.sum, 1.0, 2e-5);
+  EXPECT_NEAR(p.row_max[row], e.max, tolerance * std::max(1.0, std::fabs(e.max)));
+  EXPECT_NEAR(p.row_sum[row] / e.sum, 1.0, 5 * tolerance);
 }
 
-void expect_attention(Problem& p, const std::string& what) {
+void expect_attention(Problem& p, const std::string& what, double tolerance = kTolerance) {
   SCOPED_TRACE(what + ": " + describe(p.c));
   const std::vector<double> keys = p.head.keys(), values = p.head.values();
   for (int token = 0; token < p.c.tokens; ++token) {
@@ -122,8 +123,8 @@ void expect_attention(Problem& p, const std::string& what) {
         const double error = std::fabs(p.out_at(token, member, dim) - e.out[static_cast<std::size_t>(dim)]);
         worst = std::isfinite(error) ? std::max(worst, error) : 1e30;
       }
-      ASSERT_LT(worst, kTolerance) << "token " << token << " member " << member;
-      expect_statistics(p, e, token, member);
+      ASSERT_LT(worst, tolerance) << "token " << token << " member " << member;
+      expect_statistics(p, e, token, member, tolerance);
       for (std::size_t i = 0; i < 3; ++i)
         ASSERT_EQ((&p.out_at(token, member, p.c.head_dim))[i], -7.0f) << "overrun";
     }
@@ -138,7 +139,8 @@ void run_attend(const Case& c, std::mt19937& random) {
   Problem p(c, random);
   std::vector<std::byte> scratch = scratch_for(p);
   attend(p.head.view(), p.block, 0, c.tokens, scratch.data());
-  expect_attention(p, "attend");
+  const bool fixed = attends_in_fixed_point(p.head.layout(), p.block);
+  expect_attention(p, "attend", fixed ? kFixedTolerance : kTolerance);
 }
 
 /// Decode form: pages split unevenly over three partial results, one of which may be empty.
