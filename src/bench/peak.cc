@@ -4,6 +4,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/peak.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
@@ -29,9 +30,9 @@ double run_fma(std::int64_t rounds) {
   return 2.0 * kChains * static_cast<double>(hn::Lanes(d)) * static_cast<double>(rounds);
 }
 
-/// Eight lines at a time, as many in flight as a core can have.
+/// A few lines at a time, others asked for some way ahead.
 void read_memory(const char* memory, std::size_t bytes) {
-  constexpr std::size_t kStreams = 8;
+  constexpr std::size_t kStreams = 8, kAhead = 2048;
   const hn::ScalableTag<std::uint8_t> d;
   const std::size_t step = hn::Lanes(d);
   hn::Vec<decltype(d)> all[kStreams];
@@ -39,6 +40,8 @@ void read_memory(const char* memory, std::size_t bytes) {
   for (auto& some : all) some = hn::Zero(d);
   const auto* at = reinterpret_cast<const std::uint8_t*>(memory);
   for (const auto* end = at + bytes; at + kStreams * step <= end; at += kStreams * step) {
+    HWY_UNROLL(8)
+    for (std::size_t i = 0; i < kStreams; ++i) hwy::Prefetch(at + kAhead + i * step);
     HWY_UNROLL(8)
     for (std::size_t i = 0; i < kStreams; ++i) all[i] = hn::Xor(all[i], hn::LoadU(d, at + i * step));
   }
