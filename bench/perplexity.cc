@@ -126,6 +126,7 @@ Status measure(const Flags& flags) {
   }
   if (const Status status = add("ggml", flags.model, Gemm::kGgml); !status.ok()) return status;
   if (const Status status = add("native", flags.model, Gemm::kNative); !status.ok()) return status;
+  if (const Status status = add("bf16", flags.model, Gemm::kBf16); !status.ok()) return status;
 
   auto model = Model::load(flags.model);
   if (!model) return model.error();

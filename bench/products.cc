@@ -33,7 +33,7 @@ struct Flags {
   std::vector<int> tokens{64, 128, 256};
   int threads = 1, rounds = 7;
   bool shapes = false, avx2 = false;
-  ProductKernel kernel = best_product_kernel();
+  std::optional<ProductKernel> kernel;
 };
 
 template <auto kFree>
@@ -102,7 +102,7 @@ class Products {
         context_(new_context(3 * matrices_.all().size() + 8)),
         native_(Gemm::kNative, flags.kernel),
         x_(static_cast<std::size_t>(shape.in) * static_cast<std::size_t>(tokens), 0.5f),
-        rounded_(x_.size()),
+        rounded_(static_cast<std::size_t>(shape.in) * static_cast<std::size_t>(std::max(tokens, 8)) / 8),
         out_(static_cast<std::size_t>(shape.out) * static_cast<std::size_t>(tokens)),
         flops_(2.0 * shape.in * shape.out * tokens * static_cast<double>(matrices_.all().size())) {
     ggml_tensor* inputs[2];
@@ -150,7 +150,10 @@ class Products {
   Context context_;
   NativeProducts native_;
   std::vector<float> x_;
-  std::vector<float> rounded_;
+  struct alignas(64) Line {
+    float numbers[16];
+  };
+  std::vector<Line> rounded_;
   std::vector<float> out_;
   double flops_;
   ggml_cgraph* graph_ = nullptr;
@@ -269,8 +272,8 @@ int run(int argc, char** argv) {
   app.add_option("--threads", flags.threads, "threads (1)");
   app.add_option("--rounds", flags.rounds, "runs of each (7)");
   app.add_flag("--shapes", flags.shapes, "a row for every shape too");
-  const std::map<std::string, ProductKernel> kernels{{"bf16", ProductKernel::kBf16},
-                                                     {"float", ProductKernel::kFloat}};
+  const std::map<std::string, ProductKernel> kernels{
+      {"int8", ProductKernel::kInt8}, {"bf16", ProductKernel::kBf16}, {"float", ProductKernel::kFloat}};
   app.add_option("--kernel", flags.kernel, "of keynest (the CPU's best)")
       ->transform(CLI::CheckedTransformer(kernels));
   app.add_flag("--avx2", flags.avx2, "keynest on AVX2, to compare with a ggml built for that");

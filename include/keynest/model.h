@@ -12,10 +12,12 @@
 
 namespace keynest {
 
-/// Who multiplies blocks of tokens with weights. Native: keynest's own kernels, in BF16 where the CPU has
-/// AVX-512 BF16, else in F32; weights then stay as the file has them. Auto: for each type of weights whoever
-/// was measured to be faster on such a CPU.
-enum class Gemm { kAuto, kGgml, kNative };
+/// Who multiplies blocks of tokens with weights. Native: keynest's own kernels, with weights as the file has
+/// them: quantised ones in 8-bit integers where the CPU has AVX-512 VNNI, others in BF16 where it has AVX-512
+/// BF16, else in F32. Auto: for each type of weights whoever was measured to be faster on such a CPU. BF16:
+/// as native, but all in BF16, which is slower and nearer to the exact product; kUnsupported on a CPU
+/// without.
+enum class Gemm { kAuto, kGgml, kNative, kBf16 };
 
 struct ModelOptions {
   Gemm gemm = Gemm::kAuto;

@@ -68,10 +68,9 @@ void declare_sampling(CLI::App& command, SamplingOptions& sampling, const char* 
 
 void declare(CLI::App& command, ModelFlags& flags) {
   add(command, "-m,--model", flags.path, "MODEL", "Model file (GGUF)")->required()->group("Model");
-  add(command, "--gemm", flags.gemm, "auto|ggml|native",
-      "Who multiplies blocks of the prompt with the weights: keynest's own kernels (native), ggml, or for "
-      "each "
-      "type of weights the faster one")
+  add(command, "--gemm", flags.gemm, "auto|ggml|native|bf16",
+      "Who multiplies blocks of the prompt with the weights: keynest's own kernels (native), those in BF16 "
+      "only (slower, more exact), ggml, or for each type of weights the faster of native and ggml")
       ->capture_default_str()
       ->group("Machine");
 }
@@ -180,8 +179,10 @@ Result<std::shared_ptr<const Model>> load_model(const ModelFlags& flags) {
     options.gemm = Gemm::kGgml;
   } else if (flags.gemm == "native") {
     options.gemm = Gemm::kNative;
+  } else if (flags.gemm == "bf16") {
+    options.gemm = Gemm::kBf16;
   } else if (flags.gemm != "auto") {
-    return invalid_argument("--gemm " + flags.gemm + " is not known; allowed: auto, ggml, native");
+    return invalid_argument("--gemm " + flags.gemm + " is not known; allowed: auto, ggml, native, bf16");
   }
   return Model::load(flags.path, options);
 }

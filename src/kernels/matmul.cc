@@ -27,4 +27,6 @@ int bf16_matmul_least_tokens(WeightFormat format) {
   }
 }
 
+int int8_panel_least_tokens(WeightFormat format) { return format == WeightFormat::kQ8_0 ? 5 : 4; }
+
 }  // namespace keynest

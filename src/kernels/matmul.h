@@ -63,12 +63,25 @@ void float_matmul_panel(const WeightMatrix& weights, int first_row, int rows, co
 // and rows of any number, where the CPU has AVX-512 VNNI. Scratch holds the rounded activations; threads may
 // share it.
 
+/// Whether the CPU and the format allow it: blocks of 32 or 256 columns with integers of at most 8 bits.
 bool int8_matmul_supported(WeightFormat format, int columns);
 std::size_t int8_matmul_scratch_bytes(int columns, int tokens);
 /// activations [tokens, columns], for weights of this format.
 void int8_matmul_round(WeightFormat format, const float* activations, int columns, int tokens, void* scratch);
 void int8_matmul_rows(const WeightMatrix& weights, int first_row, int rows, int tokens, float* out,
                       std::size_t out_stride, const void* scratch);
+
+// For blocks, in the same arithmetic: activations rounded once for all products with them, weights in panels.
+// Where int8_matmul_supported; `rounded` is shared by threads and 32-byte aligned.
+
+std::size_t int8_panel_rounded_bytes(int columns, int tokens);
+/// activations [tokens, columns]; every `part` of `parts` has to be done, by any threads.
+void int8_panel_round(const float* activations, int columns, int tokens, int part, int parts, void* rounded);
+std::size_t int8_panel_scratch_bytes();
+/// Fewer tokens than this are multiplied faster without a panel. Measured on a Zen 5 core (bench_products).
+int int8_panel_least_tokens(WeightFormat format);
+void int8_matmul_panel(const WeightMatrix& weights, int first_row, int rows, const void* rounded, int tokens,
+                       float* out, std::size_t out_stride, void* scratch);
 
 /// Columns [column, column + columns) of rows through `to_float`: out[rows, out_stride]. Whole blocks only.
 void convert_rows(const WeightMatrix& weights, int first_row, int rows, int column, int columns, float* out,

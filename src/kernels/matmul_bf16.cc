@@ -10,40 +10,13 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 #include "kernels/matmul_bf16_formats-inl.h"
+#include "kernels/transpose-inl.h"
 
 namespace keynest {
 namespace {
 
-constexpr int kLanes = 16;  // rows side by side in a vector
 constexpr int kPanelVectors = kPanelRows / kLanes;
 constexpr int kTileTokens = 8;  // 8 x 3 accumulators, 3 vectors of weights, 1 of activations
-
-/// 16 x 16 words, transposed in place.
-KEYNEST_BF16_INLINE void transpose(__m512i (&rows)[kLanes]) {
-  __m512i t[kLanes];
-  for (int i = 0; i < 8; ++i) {
-    t[2 * i] = _mm512_unpacklo_epi32(rows[2 * i], rows[2 * i + 1]);
-    t[2 * i + 1] = _mm512_unpackhi_epi32(rows[2 * i], rows[2 * i + 1]);
-  }
-  for (int i = 0; i < 16; i += 4) {
-    rows[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-    rows[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-    rows[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-    rows[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-  }
-  for (int i = 0; i < 4; ++i) {
-    t[i] = _mm512_shuffle_i32x4(rows[i], rows[4 + i], 0x88);
-    t[4 + i] = _mm512_shuffle_i32x4(rows[i], rows[4 + i], 0xdd);
-    t[8 + i] = _mm512_shuffle_i32x4(rows[8 + i], rows[12 + i], 0x88);
-    t[12 + i] = _mm512_shuffle_i32x4(rows[8 + i], rows[12 + i], 0xdd);
-  }
-  for (int i = 0; i < 4; ++i) {
-    rows[i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0x88);
-    rows[8 + i] = _mm512_shuffle_i32x4(t[i], t[8 + i], 0xdd);
-    rows[4 + i] = _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0x88);
-    rows[12 + i] = _mm512_shuffle_i32x4(t[4 + i], t[12 + i], 0xdd);
-  }
-}
 
 /// Blocks [first_block, last_block) of 16 rows (those from `rows` on are zero) as group `group` of a panel:
 /// panel[column pair, kPanelRows].

@@ -5,6 +5,7 @@
 #include <future>
 #include <new>
 
+#include "kernels/matmul.h"
 #include "model/architecture.h"
 #include "model/chat_template.h"
 #include "model/engine_guard.h"
@@ -94,6 +95,11 @@ Status GgufModel::read(GgufFile& file, const ModelOptions& options) {
   hparams_ = read_hparams(metadata);
   check_vocabulary(metadata);
   KEYNEST_TRY(metadata.status());
+  if (options.gemm == Gemm::kBf16 && !bf16_matmul_supported()) {
+    return Error{ErrorCode::kUnsupported,
+                 "products in BF16 were asked for, which this CPU cannot multiply (no AVX-512 BF16); choose "
+                 "auto, native or ggml"};
+  }
   hparams_.gemm = options.gemm;
   WeightTable table(file, options.repack, options.gemm);
   network_ = create(metadata, hparams_, table);

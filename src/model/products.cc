@@ -78,42 +78,76 @@ struct NativeProducts::Task {
   std::size_t scratch_bytes(int tokens) const;
 };
 
-ProductKernel best_product_kernel() {
+ProductKernel best_product_kernel(WeightFormat format, int columns) {
+  if (int8_matmul_supported(format, columns)) return ProductKernel::kInt8;
   return bf16_matmul_supported() ? ProductKernel::kBf16 : ProductKernel::kFloat;
 }
 
 bool multiplies_natively(Gemm gemm, ggml_type type) {
   if (gemm == Gemm::kGgml || ggml_get_type_traits(type)->to_float == nullptr) return false;
-  if (gemm == Gemm::kNative) return true;
+  if (gemm == Gemm::kNative || gemm == Gemm::kBf16) return true;
   // ggml has kernels for AMX tiles, with weights rearranged for them.
   if (ggml_cpu_has_amx_int8() != 0) return false;
   const WeightFormat format = weight_format(type);
-  if (best_product_kernel() != ProductKernel::kBf16) return float_matmul_preferred(format);
-  // With these two rearranged, ggml answers faster than the file's own order lets anyone.
-  if (format == WeightFormat::kQ4_0 || format == WeightFormat::kIQ4_NL) return false;
-  return format != WeightFormat::kOther;
-}
-
-ggml_tensor* NativeProducts::rounded(ggml_context* context, ggml_tensor* x) {
-  if (x != last_x_) {
-    last_x_ = x;
-    last_rounded_ = ggml_cast(context, x, GGML_TYPE_BF16);
+  switch (best_product_kernel(format, static_cast<int>(ggml_blck_size(type)) * 2)) {
+    case ProductKernel::kFloat:
+      return float_matmul_preferred(format);
+    case ProductKernel::kBf16:
+      return format != WeightFormat::kOther;
+    default:
+      // With these two rearranged, ggml answers faster than the file's own order lets anyone.
+      return format != WeightFormat::kQ4_0 && format != WeightFormat::kIQ4_NL;
   }
-  return last_rounded_;
 }
 
-int NativeProducts::least_tokens(WeightFormat format) const {
-  return kernel_ == ProductKernel::kBf16 ? bf16_matmul_least_tokens(format) : kFloatMatmulLeastTokens;
+namespace {
+
+void round_to_int8(ggml_tensor* out, int thread, int threads, void* /*data*/) {
+  const ggml_tensor* x = out->src[0];
+  int8_panel_round(static_cast<const float*>(x->data), static_cast<int>(x->ne[0]), static_cast<int>(x->ne[1]),
+                   thread, threads, out->data);
+}
+
+ggml_tensor* int8_of(ggml_context* context, ggml_tensor* x) {
+  const auto bytes = int8_panel_rounded_bytes(static_cast<int>(x->ne[0]), static_cast<int>(x->ne[1]));
+  ggml_tensor* args[] = {x};
+  return ggml_custom_4d(context, GGML_TYPE_I8, static_cast<std::int64_t>(bytes), 1, 1, 1, args, 1,
+                        round_to_int8, GGML_N_TASKS_MAX, nullptr);
+}
+
+/// Fewer tokens than this are multiplied faster without a panel.
+int least_tokens(ProductKernel kernel, WeightFormat format) {
+  switch (kernel) {
+    case ProductKernel::kInt8:
+      return int8_panel_least_tokens(format);
+    case ProductKernel::kBf16:
+      return bf16_matmul_least_tokens(format);
+    default:
+      return kFloatMatmulLeastTokens;
+  }
+}
+
+}  // namespace
+
+/// x as the kernel's panels take it.
+ggml_tensor* NativeProducts::rounded(ggml_context* context, ggml_tensor* x, ProductKernel kernel) {
+  if (kernel != ProductKernel::kInt8 && kernel != ProductKernel::kBf16) return x;
+  Rounded& last = last_[kernel == ProductKernel::kInt8 ? 0 : 1];
+  if (x != last.from) {
+    last = {x, kernel == ProductKernel::kInt8 ? int8_of(context, x) : ggml_cast(context, x, GGML_TYPE_BF16)};
+  }
+  return last.to;
 }
 
 /// The kernel for such a product, or none: then ggml's is the better one.
 std::optional<ProductKernel> NativeProducts::choose(const ggml_tensor* weight, std::int64_t tokens) const {
   if (!multiplies_natively(gemm_, weight->type) || weight->ne[0] % 32 != 0) return std::nullopt;
   const WeightFormat format = weight_format(weight->type);
-  if (tokens >= least_tokens(format)) return kernel_;
-  const bool few =
-      kernel_ == ProductKernel::kBf16 && int8_matmul_supported(format, static_cast<int>(weight->ne[0]));
-  return few ? std::optional(ProductKernel::kInt8) : std::nullopt;
+  const auto columns = static_cast<int>(weight->ne[0]);
+  const ProductKernel kernel =
+      kernel_.value_or(gemm_ == Gemm::kBf16 ? ProductKernel::kBf16 : best_product_kernel(format, columns));
+  if (tokens >= least_tokens(kernel, format)) return kernel;
+  return int8_matmul_supported(format, columns) ? std::optional(ProductKernel::kInt8Dots) : std::nullopt;
 }
 
 ggml_tensor* NativeProducts::product(ggml_context* context, ggml_tensor* weight, ggml_tensor* x) {
@@ -131,7 +165,7 @@ ggml_tensor* NativeProducts::product(ggml_context* context, ggml_tensor* weight,
                    ggml_get_type_traits(weight->type)->to_float};
   task->kernel = *kernel;
   tasks_.push_back(task);
-  ggml_tensor* args[] = {*kernel == ProductKernel::kBf16 ? rounded(context, x) : x};
+  ggml_tensor* args[] = {rounded(context, x, *kernel)};
   return ggml_custom_4d(context, GGML_TYPE_F32, out, tokens, 1, 1, args, 1, compute, GGML_N_TASKS_MAX,
                         task.get());
 }
@@ -143,12 +177,15 @@ void NativeProducts::Task::multiply(const ggml_tensor* x, ggml_tensor* out) {
   const auto stride = static_cast<std::size_t>(out->ne[0]);
   thread_local PanelScratch memory;
   void* scratch = memory.at_least(scratch_bytes(tokens));
-  if (kernel == ProductKernel::kInt8) {
+  if (kernel == ProductKernel::kInt8Dots) {
     int8_matmul_round(weights.format, static_cast<const float*>(x->data), weights.columns, tokens, scratch);
   }
   for (int first; (first = kPanelRows * next_panel.fetch_add(1, std::memory_order_relaxed)) < weights.rows;) {
     const int rows = std::min(kPanelRows, weights.rows - first);
     switch (kernel) {
+      case ProductKernel::kInt8:
+        int8_matmul_panel(weights, first, rows, x->data, tokens, to, stride, scratch);
+        break;
       case ProductKernel::kBf16:
         bf16_matmul_panel(weights, first, rows, static_cast<const std::uint16_t*>(x->data), tokens, to,
                           stride, scratch);
@@ -157,7 +194,7 @@ void NativeProducts::Task::multiply(const ggml_tensor* x, ggml_tensor* out) {
         float_matmul_panel(weights, first, rows, static_cast<const float*>(x->data), tokens, to, stride,
                            scratch);
         break;
-      case ProductKernel::kInt8:
+      case ProductKernel::kInt8Dots:
         int8_matmul_rows(weights, first, rows, tokens, to, stride, scratch);
         break;
     }
@@ -166,6 +203,8 @@ void NativeProducts::Task::multiply(const ggml_tensor* x, ggml_tensor* out) {
 
 std::size_t NativeProducts::Task::scratch_bytes(int tokens) const {
   switch (kernel) {
+    case ProductKernel::kInt8:
+      return int8_panel_scratch_bytes();
     case ProductKernel::kBf16:
       return bf16_matmul_scratch_bytes();
     case ProductKernel::kFloat:

@@ -16,10 +16,11 @@ namespace keynest {
 /// The format of ggml's type; kOther for those without a kernel of their own.
 WeightFormat weight_format(ggml_type type);
 
-/// What keynest's own products are computed in: BF16 where the CPU multiplies that, else F32; in 8-bit
-/// integers for few tokens, where the CPU has AVX-512 VNNI beside BF16.
-enum class ProductKernel { kBf16, kFloat, kInt8 };
-ProductKernel best_product_kernel();
+/// How a product is computed: in panels of 8-bit integers, of BF16 or of F32, or, for few tokens, by 8-bit
+/// dot products without a panel.
+enum class ProductKernel { kInt8, kBf16, kFloat, kInt8Dots };
+/// The fastest for blocks of tokens that this CPU has for weights of this format.
+ProductKernel best_product_kernel(WeightFormat format, int columns);
 
 /// Whether products of blocks of tokens with weights of this type are keynest's own. kAuto: where they were
 /// measured to be faster than ggml's best on such a CPU (docs/performance.md).
@@ -28,7 +29,9 @@ bool multiplies_natively(Gemm gemm, ggml_type type);
 /// The products of one graph; lives as long as the graph.
 class NativeProducts {
  public:
-  explicit NativeProducts(Gemm gemm, ProductKernel kernel = best_product_kernel())
+  /// `kernel` instead of the best one for blocks, where given: what is measured in its place must take every
+  /// format and fit the CPU.
+  explicit NativeProducts(Gemm gemm, std::optional<ProductKernel> kernel = std::nullopt)
       : gemm_(gemm), kernel_(kernel) {}
 
   /// weight [in, out] times x [in, tokens] as a node that computes it natively, or null where ggml's own
@@ -39,13 +42,15 @@ class NativeProducts {
   struct Task;
   static void compute(ggml_tensor* out, int thread, int threads, void* task);
   std::optional<ProductKernel> choose(const ggml_tensor* weight, std::int64_t tokens) const;
-  int least_tokens(WeightFormat format) const;
-  ggml_tensor* rounded(ggml_context* context, ggml_tensor* x);
+  ggml_tensor* rounded(ggml_context* context, ggml_tensor* x, ProductKernel kernel);
 
   Gemm gemm_;
-  ProductKernel kernel_;
+  std::optional<ProductKernel> kernel_;
   std::list<std::shared_ptr<Task>> tasks_;  // stable addresses, copied with a graph's description
-  ggml_tensor *last_x_ = nullptr, *last_rounded_ = nullptr;  // gate and up, or q, k and v, share one
+  struct Rounded {
+    ggml_tensor *from = nullptr, *to = nullptr;
+  };
+  Rounded last_[2];  // in integers and in BF16; gate and up, or q, k and v, share one
 };
 
 }  // namespace keynest

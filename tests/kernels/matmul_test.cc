@@ -81,11 +81,10 @@ TEST_P(Panels, EqualSumsInDouble) {
         std::vector<std::uint16_t> x(static_cast<std::size_t>(tokens * columns));
         for (auto& value : x) value = to_bf16(normal(random));
         std::vector<float> out(static_cast<std::size_t>(tokens * rows), std::nanf(""));
-        std::vector<std::byte> memory(bf16_matmul_scratch_bytes() + 64);
-        auto* scratch = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
+        AlignedBytes scratch(bf16_matmul_scratch_bytes());
         for (int row = 0; row < rows; row += kPanelRows) {
           bf16_matmul_panel(stored.matrix, row, std::min(kPanelRows, rows - row), x.data(), tokens,
-                            out.data(), static_cast<std::size_t>(rows), scratch);
+                            out.data(), static_cast<std::size_t>(rows), scratch.get());
         }
         for (int t = 0; t < tokens; ++t) {
           for (int row = 0; row < rows; ++row) {
@@ -113,9 +112,8 @@ TEST_P(Panels, NothingBesideThemIsWritten) {
   const Stored stored = make(GetParam(), 60, 64, random);
   const std::vector<std::uint16_t> x(64 * 3, to_bf16(1.0f));
   std::vector<float> out(3 * 60, 7.0f);
-  std::vector<std::byte> memory(bf16_matmul_scratch_bytes() + 64);
-  auto* scratch = memory.data() + (64 - reinterpret_cast<std::uintptr_t>(memory.data()) % 64) % 64;
-  bf16_matmul_panel(stored.matrix, 20, 13, x.data(), 3, out.data(), 60, scratch);
+  AlignedBytes scratch(bf16_matmul_scratch_bytes());
+  bf16_matmul_panel(stored.matrix, 20, 13, x.data(), 3, out.data(), 60, scratch.get());
   for (int t = 0; t < 3; ++t) {
     for (int row = 0; row < 60; ++row) {
       const bool written = row >= 20 && row < 33;
@@ -127,6 +125,88 @@ TEST_P(Panels, NothingBesideThemIsWritten) {
 
 INSTANTIATE_TEST_SUITE_P(Formats, Panels,
                          testing::Values(WeightFormat::kOther, WeightFormat::kQ5_0, WeightFormat::kQ8_0));
+
+/// Panels in 8 bits. Activations are integers times a power of two, the largest of a block 127, so that
+/// rounding leaves them as they are.
+class BytePanels : public testing::TestWithParam<WeightFormat> {
+ protected:
+  static std::vector<float> activations(int tokens, int columns, std::mt19937& random) {
+    std::vector<float> x(static_cast<std::size_t>(tokens * columns));
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const float integer = i % 32 == 5 ? 127.0f : static_cast<float>(random() % 255) - 127.0f;
+      x[i] = std::ldexp(integer, static_cast<int>(i / 32 % 5) - 4);
+    }
+    return x;
+  }
+
+  /// out [tokens, rows], 7 where nothing was written.
+  static std::vector<float> multiply(const WeightMatrix& matrix, int first, int last, int tokens,
+                                     const std::vector<float>& x) {
+    std::vector<float> out(static_cast<std::size_t>(tokens * matrix.rows), 7.0f);
+    AlignedBytes rounded(int8_panel_rounded_bytes(matrix.columns, tokens)),
+        scratch(int8_panel_scratch_bytes());
+    for (int part = 0; part < 3; ++part) {
+      int8_panel_round(x.data(), matrix.columns, tokens, part, 3, rounded.get());
+    }
+    for (int row = first; row < last; row += kPanelRows) {
+      int8_matmul_panel(matrix, row, std::min(kPanelRows, last - row), rounded.get(), tokens, out.data(),
+                        static_cast<std::size_t>(matrix.rows), scratch.get());
+    }
+    return out;
+  }
+};
+
+TEST_P(BytePanels, EqualSumsInDouble) {
+  if (!int8_matmul_supported(GetParam(), 64)) GTEST_SKIP() << "this CPU has no AVX-512 VNNI";
+  std::mt19937 random(5);
+  for (const int columns : {64, 896, 1088}) {
+    for (const int rows : {1, 15, 16, 17, 32, 47, 48, 100}) {
+      for (const int tokens : {1, 2, 3, 4, 5, 8, 9, 23}) {
+        const Stored stored = make(GetParam(), rows, columns, random);
+        const std::vector<float> x = activations(tokens, columns, random);
+        const std::vector<float> out = multiply(stored.matrix, 0, rows, tokens, x);
+        for (int t = 0; t < tokens; ++t) {
+          for (int row = 0; row < rows; ++row) {
+            double sum = 0, size = 0;
+            for (int c = 0; c < columns; ++c) {
+              const double product = double{stored.values[static_cast<std::size_t>(row * columns + c)]} *
+                                     x[static_cast<std::size_t>(t * columns + c)];
+              sum += product;
+              size += std::abs(product);
+            }
+            ASSERT_NEAR(out[static_cast<std::size_t>(t * rows + row)], sum, 1e-6 * size)
+                << columns << " columns, row " << row << " of " << rows << ", token " << t << " of "
+                << tokens;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(BytePanels, NothingBesideThemIsWritten) {
+  if (!int8_matmul_supported(GetParam(), 64)) GTEST_SKIP() << "this CPU has no AVX-512 VNNI";
+  std::mt19937 random(6);
+  const Stored stored = make(GetParam(), 60, 64, random);
+  const std::vector<float> out = multiply(stored.matrix, 20, 33, 3, activations(3, 64, random));
+  for (int t = 0; t < 3; ++t) {
+    for (int row = 0; row < 60; ++row) {
+      const bool written = row >= 20 && row < 33;
+      EXPECT_EQ(out[static_cast<std::size_t>(t * 60 + row)] == 7.0f, !written)
+          << "token " << t << " row " << row;
+    }
+  }
+}
+
+/// A token of zeros has no scale to be rounded with.
+TEST_P(BytePanels, ZerosGiveZeros) {
+  if (!int8_matmul_supported(GetParam(), 64)) GTEST_SKIP() << "this CPU has no AVX-512 VNNI";
+  std::mt19937 random(7);
+  const Stored stored = make(GetParam(), 20, 128, random);
+  for (const float y : multiply(stored.matrix, 0, 20, 5, std::vector<float>(5 * 128))) EXPECT_EQ(y, 0.0f);
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, BytePanels, testing::Values(WeightFormat::kQ5_0, WeightFormat::kQ8_0));
 
 /// Panels in F32, of numbers that F16 holds exactly.
 class FloatPanels : public EveryTarget {

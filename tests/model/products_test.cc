@@ -43,7 +43,7 @@ struct Errors {
   double ours, theirs;
 };
 
-std::optional<Errors> errors_of(ggml_type type, int tokens) {
+std::optional<Errors> errors_of(ggml_type type, int tokens, Gemm gemm = Gemm::kNative) {
   const std::unique_ptr<ggml_backend, decltype(&ggml_backend_free)> backend(ggml_backend_cpu_init(),
                                                                             ggml_backend_free);
   ggml_backend_cpu_set_n_threads(backend.get(), 2);
@@ -60,7 +60,7 @@ std::optional<Errors> errors_of(ggml_type type, int tokens) {
   ggml_backend_tensor_set(weight, stored.data(), 0, stored.size());
 
   ggml_tensor* x = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, kIn, tokens);
-  NativeProducts products(Gemm::kNative);
+  NativeProducts products(gemm);
   ggml_tensor* native = products.product(context.get(), weight, x);
   if (native == nullptr) return std::nullopt;
   ggml_tensor* plain = ggml_mul_mat(context.get(), weight, x);
@@ -107,13 +107,21 @@ TEST_P(ProductTypes, NoFurtherFromExactThanGgml) {
   }
 }
 
+TEST_P(ProductTypes, InBf16NearerToExactThanIn8Bits) {
+  const ggml_type type = GetParam();
+  if (!bf16_matmul_supported() || !int8_matmul_supported(weight_format(type), kIn)) GTEST_SKIP();
+  const auto bf16 = errors_of(type, 70, Gemm::kBf16), int8 = errors_of(type, 70);
+  ASSERT_TRUE(bf16 && int8);
+  EXPECT_LT(bf16->ours, 0.7 * int8->ours);
+}
+
 TEST_P(ProductTypes, FewTokensNoFurtherFromExactThanGgml) {
   const ggml_type type = GetParam();
+  const WeightFormat format = weight_format(type);
   for (const int tokens : {1, 2, 3, 4, 5, 7, 11}) {
     const auto errors = errors_of(type, tokens);
-    const bool few = best_product_kernel() == ProductKernel::kBf16 &&
-                     (tokens >= bf16_matmul_least_tokens(weight_format(type)) ||
-                      int8_matmul_supported(weight_format(type), kIn));
+    const bool few = int8_matmul_supported(format, kIn) ||
+                     (bf16_matmul_supported() && tokens >= bf16_matmul_least_tokens(format));
     EXPECT_EQ(errors.has_value(), few) << tokens << " tokens";
     if (!errors || type == GGML_TYPE_F16) continue;
     EXPECT_GT(errors->ours, 0);
@@ -153,6 +161,41 @@ TEST_P(ProductTypes, PanelsHoldTheBitsOfTheConversionToFloat) {
   }
 }
 
+/// The same of panels in 8 bits: a 1 is rounded to 127 of 127ths of itself.
+TEST_P(ProductTypes, PanelsOfBytesHoldTheWeights) {
+  constexpr int kColumns = 1280;  // two panels and a half
+  const ggml_type type = GetParam();
+  const WeightFormat format = weight_format(type);
+  if (!int8_matmul_supported(format, kColumns)) GTEST_SKIP() << "not for this type, or no AVX-512 VNNI";
+  const std::vector<float> source = numbers(kColumns * kOut, 0.05f, 3);
+  std::vector<std::byte> stored(ggml_row_size(type, kColumns) * kOut);
+  ggml_quantize_chunk(type, source.data(), stored.data(), 0, kOut, kColumns, nullptr);
+  const WeightMatrix weights{stored.data(), ggml_row_size(type, kColumns), kOut, kColumns, format, nullptr};
+
+  std::vector<float> ones(kColumns * kColumns), out(kColumns * kOut);
+  for (int i = 0; i < kColumns; ++i) ones[i * kColumns + i] = 1;
+  const auto memory = [](std::size_t bytes) {
+    return std::unique_ptr<void, decltype(&std::free)>(std::aligned_alloc(64, (bytes + 63) / 64 * 64),
+                                                       std::free);
+  };
+  const auto rounded = memory(int8_panel_rounded_bytes(kColumns, kColumns)),
+             scratch = memory(int8_panel_scratch_bytes());
+  int8_panel_round(ones.data(), kColumns, kColumns, 0, 2, rounded.get());
+  int8_panel_round(ones.data(), kColumns, kColumns, 1, 2, rounded.get());
+  for (int row = 0; row < kOut; row += kPanelRows) {
+    int8_matmul_panel(weights, row, std::min(kPanelRows, kOut - row), rounded.get(), kColumns, out.data(),
+                      kOut, scratch.get());
+  }
+  std::vector<float> row(kColumns);
+  for (int i = 0; i < kOut; ++i) {
+    ggml_get_type_traits(type)->to_float(stored.data() + i * weights.row_bytes, row.data(), kColumns);
+    for (int column = 0; column < kColumns; ++column) {
+      // Minima are taken off 127 times what they are taken off from: a few units in the last place of both.
+      ASSERT_NEAR(out[column * kOut + i], row[column], 1e-7f) << "row " << i << ", column " << column;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, ProductTypes,
                          testing::Values(GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1,
                                          GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K,
@@ -164,19 +207,23 @@ TEST(Products, AutoTakesTheTypesThatWereMeasured) {
   EXPECT_TRUE(multiplies_natively(Gemm::kNative, GGML_TYPE_Q5_0));
   EXPECT_TRUE(multiplies_natively(Gemm::kNative, GGML_TYPE_IQ3_S));
   EXPECT_FALSE(multiplies_natively(Gemm::kAuto, GGML_TYPE_IQ3_S));
-  const bool bf16 = best_product_kernel() == ProductKernel::kBf16, amx = ggml_cpu_has_amx_int8() != 0;
-  EXPECT_EQ(multiplies_natively(Gemm::kAuto, GGML_TYPE_Q4_K), bf16 && !amx);
+  const bool int8 = best_product_kernel(WeightFormat::kQ4_K, 256) == ProductKernel::kInt8,
+             amx = ggml_cpu_has_amx_int8() != 0;
+  EXPECT_EQ(multiplies_natively(Gemm::kAuto, GGML_TYPE_Q4_K), int8 && !amx);
   EXPECT_FALSE(multiplies_natively(Gemm::kAuto, GGML_TYPE_Q4_0));
   EXPECT_TRUE(multiplies_natively(Gemm::kNative, GGML_TYPE_Q4_0));
+  EXPECT_TRUE(multiplies_natively(Gemm::kBf16, GGML_TYPE_Q4_0));
   EXPECT_EQ(multiplies_natively(Gemm::kAuto, GGML_TYPE_Q5_0),
-            !amx && (bf16 || float_matmul_preferred(WeightFormat::kQ5_0)));
+            !amx && (int8 || float_matmul_preferred(WeightFormat::kQ5_0)));
+  EXPECT_EQ(multiplies_natively(Gemm::kAuto, GGML_TYPE_F16),
+            !amx && (bf16_matmul_supported() || float_matmul_preferred(WeightFormat::kF16)));
 }
 
-TEST(Products, OneTokenOfWholeBytesStaysWithGgmlAndManyDoNot) {
+TEST(Products, OneTokenOfHalvesStaysWithGgmlAndManyDoNot) {
   const ggml_init_params params{ggml_tensor_overhead() * 8, nullptr, true};
   const std::unique_ptr<ggml_context, decltype(&ggml_free)> weights_context(ggml_init(params), ggml_free);
   const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init(params), ggml_free);
-  ggml_tensor* weight = ggml_new_tensor_2d(weights_context.get(), GGML_TYPE_Q8_0, 64, 64);
+  ggml_tensor* weight = ggml_new_tensor_2d(weights_context.get(), GGML_TYPE_F16, 64, 64);
   const std::unique_ptr<ggml_backend_buffer, decltype(&ggml_backend_buffer_free)> memory(
       ggml_backend_alloc_ctx_tensors_from_buft(weights_context.get(), ggml_backend_cpu_buffer_type()),
       ggml_backend_buffer_free);
