@@ -97,8 +97,11 @@ class GgmlProduct {
   bool rearranged_ = false;
 };
 
+Candidate own_bytes(ggml_type type) { return {"keynest, 8-bit panels", type, byte_product}; }
+
 Candidate own(ggml_type type) {
-  return {"keynest panels", type, [](const Weights& w, int copies, int tokens) -> std::optional<Product> {
+  return {"keynest, BF16 panels", type,
+          [](const Weights& w, int copies, int tokens) -> std::optional<Product> {
             if (!bf16_matmul_supported()) return std::nullopt;
             return panel_product(w, copies, tokens, {});
           }};
@@ -126,6 +129,7 @@ int main(int argc, char** argv) {
   std::vector<Candidate> all;
   for (const ggml_type type :
        {GGML_TYPE_Q4_K, GGML_TYPE_Q5_0, GGML_TYPE_Q6_K, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_BF16}) {
+    if (type != GGML_TYPE_BF16) all.push_back(own_bytes(type));
     all.push_back(own(type));
     all.push_back(ggml(type, false));
     if (type != GGML_TYPE_BF16) all.push_back(ggml(type, true));

@@ -74,7 +74,48 @@ class Panels {
   Aligned matrices_, scratch_;
 };
 
+/// The matrices, with their rounded activations, of products in 8 bits.
+class Bytes {
+ public:
+  Bytes(const Weights& w, int copies, int tokens)
+      : matrix_{nullptr, w.row_bytes, w.n, w.k, format_of(w.type), nullptr},
+        tokens_(tokens),
+        matrix_bytes_(w.stored.size()),
+        matrices_(matrix_bytes_ * static_cast<std::size_t>(copies)),
+        rounded_(int8_panel_rounded_bytes(w.k, tokens)),
+        scratch_(int8_panel_scratch_bytes()) {
+    for (int copy = 0; copy < copies; ++copy) std::memcpy(at(copy), w.stored.data(), matrix_bytes_);
+  }
+
+  void multiply(int copy, const float* x, float* y) const {
+    WeightMatrix matrix = matrix_;
+    matrix.data = at(copy);
+    int8_panel_round(x, matrix.columns, tokens_, 0, 1, rounded_.as<void>());
+    for (int row = 0; row < matrix.rows; row += kPanelRows) {
+      int8_matmul_panel(matrix, row, std::min(kPanelRows, matrix.rows - row), rounded_.as<void>(), tokens_, y,
+                        static_cast<std::size_t>(matrix.rows), scratch_.as<void>());
+    }
+  }
+
+ private:
+  std::byte* at(int copy) const {
+    return matrices_.as<std::byte>() + static_cast<std::size_t>(copy) * matrix_bytes_;
+  }
+
+  WeightMatrix matrix_;
+  int tokens_;
+  std::size_t matrix_bytes_;
+  Aligned matrices_, rounded_, scratch_;
+};
+
 }  // namespace
+
+std::optional<Product> byte_product(const Weights& weights, int copies, int tokens) {
+  if (!int8_matmul_supported(format_of(weights.type), weights.k)) return std::nullopt;
+  auto bytes = std::make_shared<Bytes>(weights, copies, tokens);
+  return Product{[bytes](int copy, const float* x, float* y) { bytes->multiply(copy, x, y); },
+                 int8_panel_scratch_bytes()};
+}
 
 Product panel_product(const Weights& weights, int copies, int tokens, PanelTimes times) {
   auto panels = std::make_shared<Panels>(weights, copies);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "harness.h"
 
@@ -13,7 +14,11 @@ namespace keynest::bench {
 using PanelTimes = std::function<void(const std::uint16_t* panel, int rows, int column, int depth,
                                       const std::uint16_t* x, float* y)>;
 
-/// Panels made by keynest's kernel and multiplied by `times`, or by keynest's kernel where that is empty.
+/// BF16 panels made by keynest's kernel and multiplied by `times`, or by keynest's kernel where that is
+/// empty.
 Product panel_product(const Weights& weights, int copies, int tokens, PanelTimes times);
+
+/// keynest's panels of 8-bit integers; none for types and CPUs without.
+std::optional<Product> byte_product(const Weights& weights, int copies, int tokens);
 
 }  // namespace keynest::bench
