@@ -175,7 +175,7 @@ void add_bench_compare(CLI::App& bench, Context& context) {
   command->footer(
       R"(Engines take turns on the same weights, prompt and threads, each run in a process of its own: time to first token,
 decode speed, peak resident memory, bytes of the cache. scripts/get-peers installs the peers; one that is not
-installed is left out, one that fails at a length is not tried at longer ones.
+installed has one row that says so, one that fails at a length is not tried at longer ones.
 
 Examples:
   Everything that is installed; many hours on two cores, most of them llama.cpp at 32k tokens:
