@@ -212,11 +212,14 @@ HWY_INLINE hn::Vec<QuadTag> ones_of_quad(const FloatVec (&squares)[kQuad], float
 
 /// Groups of rows that take every step together, since a step waits for all of the one before.
 struct Batch {
-  static constexpr int kGroups = kFixedGroups;
-  static constexpr int kRows = kGroups * static_cast<int>(kMaxGroupRows);
+  static constexpr std::size_t kRows = kFixedGroups * kMaxGroupRows;
 
-  int groups[kGroups];
-  int count = 0;
+  struct Group {
+    std::size_t begin, rows;  // of the tile
+    float* max;               // [kMaxGroupRows], so far
+  };
+  Group groups[kFixedGroups];
+  std::size_t count = 0;
   HWY_ALIGN float page_max[kRows];
   HWY_ALIGN float ones[kRows];     // what a weight of 1 is rounded to
   HWY_ALIGN float factors[kRows];  // what one of a rounded weight is worth relative to the maximum so far
@@ -226,20 +229,20 @@ struct Batch {
 
 /// Calls work(row of the batch, row of the tile) with all of them.
 template <class Work>
-HWY_INLINE void for_each_row(const Tile& tile, const Batch& batch, const Work& work) {
-  for (int i = 0; i < batch.count; ++i) {
-    const int begin = tile.group_start(batch.groups[i]), end = tile.group_start(batch.groups[i] + 1);
-    for (int row = begin; row < end; ++row) work(i * static_cast<int>(kMaxGroupRows) + row - begin, row);
+HWY_INLINE void for_each_row(const Batch& batch, const Work& work) {
+  for (std::size_t i = 0; i < batch.count; ++i) {
+    for (std::size_t r = 0; r < batch.groups[i].rows; ++r)
+      work(i * kMaxGroupRows + r, batch.groups[i].begin + r);
   }
 }
 
-/// Calls work(first row of the batch, their running maxima) with all quads of rows; rows beyond a group's are
+/// Calls work(first row of the batch, their maxima so far) with all quads of rows; rows beyond a group's are
 /// worked on as well.
 template <class Work>
-HWY_INLINE void for_each_quad(const Tile& tile, const Batch& batch, const Work& work) {
-  for (int i = 0; i < batch.count; ++i) {
+HWY_INLINE void for_each_quad(const Batch& batch, const Work& work) {
+  for (std::size_t i = 0; i < batch.count; ++i) {
     for (std::size_t r = 0; r < kMaxGroupRows; r += kQuad)
-      work(i * kMaxGroupRows + r, tile.max_of_group(batch.groups[i]) + r);
+      work(i * kMaxGroupRows + r, batch.groups[i].max + r);
   }
 }
 
@@ -249,15 +252,15 @@ HWY_INLINE void fixed_softmax_step(const Tile& tile, float value_norm, Batch& ba
   const FloatTag d;
   const QuadTag q;
   const FixedScratch& fixed = tile.scratch.fixed;
-  for_each_quad(tile, batch, [&](std::size_t r, float*) HWY_ATTR {
+  for_each_quad(batch, [&](std::size_t r, float*) HWY_ATTR {
     hn::Store(hn::Max(max_of_quad(fixed.logits + r * kPageRows), hn::Set(q, kNoLogit)), q,
               batch.page_max + r);
   });
-  for_each_row(tile, batch, [&](int r, int) HWY_ATTR {
+  for_each_row(batch, [&](std::size_t r, std::size_t) HWY_ATTR {
     batch.squares[r / kQuad][r % kQuad] =
         squares_of_row(fixed.logits + r * kPageRows, hn::Set(d, batch.page_max[r]));
   });
-  for_each_quad(tile, batch, [&](std::size_t r, float* max) HWY_ATTR {
+  for_each_quad(batch, [&](std::size_t r, float* max) HWY_ATTR {
     const auto old_max = hn::Load(q, max), of_page = hn::Load(q, batch.page_max + r);
     const auto new_max = hn::Max(of_page, old_max);
     const auto ones = ones_of_quad(batch.squares[r / kQuad], value_norm);
@@ -266,10 +269,10 @@ HWY_INLINE void fixed_softmax_step(const Tile& tile, float value_norm, Batch& ba
     hn::Store(exp2_nonpositive(q, hn::Sub(old_max, new_max)), q, batch.rescale + r);
     hn::Store(hn::Div(exp2_nonpositive(q, hn::Sub(of_page, new_max)), ones), q, batch.factors + r);
   });
-  for_each_row(tile, batch, [&](int r, int row) HWY_ATTR {
+  for_each_row(batch, [&](std::size_t r, std::size_t row) HWY_ATTR {
     const FloatVec sum = round_weights(fixed.logits + r * kPageRows, hn::Set(d, batch.ones[r]),
                                        fixed.weights + r * (kPageRows / 2));
-    float* total = tile.scratch.sums + static_cast<std::size_t>(row) * kLanes;
+    float* total = tile.scratch.sums + row * kLanes;
     const FloatVec before = hn::Mul(hn::LoadU(d, total), hn::Set(d, batch.rescale[r]));
     hn::StoreU(hn::MulAdd(sum, hn::Set(d, batch.factors[r]), before), d, total);
   });
@@ -279,12 +282,12 @@ HWY_INLINE void fixed_softmax_step(const Tile& tile, float value_norm, Batch& ba
 inline void finish_batch(const Tile& tile, const FixedPage& page, Batch& batch) {
   const FixedScratch& fixed = tile.scratch.fixed;
   fixed_softmax_step(tile, page.value_norm, batch);
-  for (int i = 0; i < batch.count; ++i) {
-    const std::size_t slot = static_cast<std::size_t>(i) * kMaxGroupRows;
-    const int begin = tile.group_start(batch.groups[i]), end = tile.group_start(batch.groups[i] + 1);
-    add_fixed_values(end - begin, page,
+  for (std::size_t i = 0; i < batch.count; ++i) {
+    const Batch::Group& group = batch.groups[i];
+    const std::size_t slot = i * kMaxGroupRows;
+    add_fixed_values(static_cast<int>(group.rows), page,
                      {fixed.weights + slot * (kPageRows / 2), batch.rescale + slot, batch.factors + slot,
-                      tile.scratch.out + static_cast<std::size_t>(begin) * page.stride});
+                      tile.scratch.out + group.begin * page.stride});
   }
   batch.count = 0;
 }
@@ -292,32 +295,20 @@ inline void finish_batch(const Tile& tile, const FixedPage& page, Batch& batch) 
 inline void add_fixed_page(const Tile& tile, const FixedPage& page, const PagePositions& positions,
                            Batch& batch) {
   const FixedScratch& fixed = tile.scratch.fixed;
-  const auto pairs = static_cast<std::size_t>(tile.head_dim() / 2);
-  for (int g = 0; g < tile.groups(); ++g) {
-    const int begin = tile.group_start(g), end = tile.group_start(g + 1);
+  const int groups = tile.groups();
+  for (int g = 0, begin = 0, end; g < groups; ++g, begin = end) {
+    end = tile.group_start(g + 1);
     const Meeting how = meeting(tile.scratch, begin, end, positions);
     if (how == Meeting::kNone) continue;
-    float* out = fixed.logits + static_cast<std::size_t>(batch.count) * kMaxGroupRows * kPageRows;
-    fixed_logits(end - begin, page, fixed.queries + static_cast<std::size_t>(begin) * pairs, tile.head_dim(),
-                 tile.unit_of_group(g), out);
+    const auto first = static_cast<std::size_t>(begin), rows = static_cast<std::size_t>(end - begin);
+    float* out = fixed.logits + batch.count * kMaxGroupRows * kPageRows;
+    fixed_logits(end - begin, page, fixed.queries + first * static_cast<std::size_t>(tile.head_dim() / 2),
+                 tile.head_dim(), tile.unit_of_group(g), out);
     mask_rows(tile, positions, begin, end, how, out);
-    batch.groups[batch.count++] = g;
-    if (batch.count == Batch::kGroups) finish_batch(tile, page, batch);
+    batch.groups[batch.count++] = {first, rows, tile.max_of_group(g)};
+    if (batch.count == kFixedGroups) finish_batch(tile, page, batch);
   }
   finish_batch(tile, page, batch);
-}
-
-/// Sums and outputs of nothing: 0, or NaN for a query that is not finite, which then stay NaN.
-inline void start_fixed(const Tile& tile) {
-  const AttentionScratch& s = tile.scratch;
-  const std::size_t stride = padded_dim(tile.head_dim());
-  for (int g = 0; g < tile.groups(); ++g) {
-    round_group(tile, g);
-    for (int row = tile.group_start(g); row < tile.group_start(g + 1); ++row) {
-      const float nothing = 0.0f * tile.unit_of_group(g)[row - tile.group_start(g)];
-      std::fill_n(s.out + static_cast<std::size_t>(row) * stride, stride, nothing);
-    }
-  }
 }
 
 /// From so many rows on a page's numbers are rounded for less than what products gain.
@@ -332,9 +323,10 @@ inline bool takes_fixed_point(const PageLayout& layout, const QueryBlock& block)
 inline bool add_pages_fixed(const Tile& tile) {
   // Known from the whole block and the head, so that it is the same for every tile.
   if (!takes_fixed_point(*tile.keys.layout, tile.block) || !find_key_units(tile)) return false;
-  start_fixed(tile);
+  for (int g = 0; g < tile.groups(); ++g) round_group(tile, g);
   const FixedScratch& fixed = tile.scratch.fixed;
   const auto d = static_cast<std::size_t>(tile.head_dim());
+  std::fill_n(tile.scratch.out, static_cast<std::size_t>(tile.rows()) * padded_dim(tile.head_dim()), 0.0f);
   FixedPage rounded{fixed.keys, fixed.values, fixed.value_units, padded_dim(tile.head_dim()), 0};
   PagePositions positions;
   Batch batch{};

@@ -17,11 +17,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <limits>
+#include <type_traits>
 
 #include "hwy/highway.h"
 #include "kernels/attention_pages-inl.h"
 #include "kernels/attention_scratch.h"
 #include "kernels/convert-inl.h"
+#include "kernels/numbers.h"
 #include "kernels/page.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -57,10 +61,19 @@ HWY_INLINE IntVec pair_rounded(FloatVec low, FloatVec high) {
   return hn::BitCast(integers, hn::OddEven(hn::BitCast(halves, shifted), hn::BitCast(halves, low)));
 }
 
-/// The larger absolute value, as the bits of a float; NaN is larger than everything.
-HWY_INLINE IntVec max_abs_bits(IntVec most, FloatVec x) {
-  const IntTag integers;
-  return hn::Max(most, hn::And(hn::BitCast(integers, x), hn::Set(integers, 0x7fffffff)));
+/// Absolute values of stored numbers compare as the integers that their bits are; NaN is larger than
+/// everything.
+template <class Stored>
+using BitsTag = hn::ScalableTag<std::conditional_t<sizeof(Stored) == 2, std::uint16_t, std::uint32_t>>;
+template <class Stored>
+using Bits = hn::Vec<BitsTag<Stored>>;
+
+template <class Stored>
+HWY_INLINE Bits<Stored> abs_bits(const Stored* in) {
+  const BitsTag<Stored> tag;
+  using Integer = hn::TFromD<BitsTag<Stored>>;
+  const auto bits = hn::LoadU(tag, reinterpret_cast<const Integer*>(in));
+  return hn::And(bits, hn::Set(tag, static_cast<Integer>(std::numeric_limits<Integer>::max() / 2)));
 }
 
 /// The unit of numbers up to `limit`, of which all are below 2^kNumberBits units. Infinite if the limit is
@@ -73,43 +86,60 @@ HWY_INLINE FloatVec unit_of(FloatVec limit) {
   return hn::Mul(hn::BitCast(d, power), hn::Set(d, 2.0f / (1 << kNumberBits)));
 }
 
-/// most[head_dim, kLanes]: the bits of the largest absolute values of every dimension, lane by lane, of the
-/// first `count` keys of a page and of all pages before.
-template <class Page>
-void find_most(const Page& page, std::size_t head_dim, std::size_t count, std::int32_t* most) {
-  const FloatTag d;
-  const IntTag integers;
-  for (std::size_t dim = 0; dim < head_dim; ++dim, most += kLanes) {
-    IntVec of_dim = hn::Load(integers, most);
-    for (std::size_t row = 0; row < count; row += kLanes) {
-      const FloatVec key = hn::IfThenElseZero(hn::FirstN(d, count - row), page.key(dim, row));
-      of_dim = max_abs_bits(of_dim, key);
+inline constexpr std::size_t kVectorBytes = kLanes * sizeof(float);
+
+/// most[head_dim vectors]: the largest abs_bits of every dimension, lane by lane, of the first `count` keys
+/// of a page and of all pages before.
+template <class Stored>
+void find_most(const PageReader<Stored>& page, std::size_t head_dim, std::size_t count, std::byte* most) {
+  const BitsTag<Stored> tag;
+  using Integer = hn::TFromD<BitsTag<Stored>>;
+  for (std::size_t dim = 0; dim < head_dim; ++dim, most += kVectorBytes) {
+    auto* lanes = reinterpret_cast<Integer*>(most);
+    Bits<Stored> of_dim = hn::Load(tag, lanes);
+    for (std::size_t row = 0; row < count; row += hn::MaxLanes(tag)) {
+      const auto held = hn::FirstN(tag, count - row);
+      of_dim = hn::Max(of_dim, hn::IfThenElseZero(held, abs_bits(page.keys + dim * kPageRows + row)));
     }
-    hn::Store(of_dim, integers, most);
+    hn::Store(of_dim, tag, lanes);
   }
+}
+
+/// The largest of a vector of numbers as find_most leaves them.
+inline float most_of_lanes(KvType type, const std::byte* lanes) {
+  const auto largest = [lanes](auto zero) {
+    decltype(zero) all[kVectorBytes / sizeof(zero)];
+    std::memcpy(all, lanes, sizeof(all));
+    return *std::max_element(std::begin(all), std::end(all));
+  };
+  if (type == KvType::kF16) return from_f16(largest(std::uint16_t{0}));
+  if (type == KvType::kBF16) return from_bf16(largest(std::uint16_t{0}));
+  const std::uint32_t bits = largest(std::uint32_t{0});
+  float number;
+  std::memcpy(&number, &bits, sizeof(number));
+  return number;
 }
 
 /// Limits, units and their inverses of the keys of a whole head, so that a query needs rounding only once.
 /// False if a key is not finite.
 inline bool find_key_units(const Tile& tile) {
   const FloatTag d;
-  const IntTag integers;
-  const AttentionScratch& s = tile.scratch;
+  const FixedScratch& fixed = tile.scratch.fixed;
   const auto head_dim = static_cast<std::size_t>(tile.head_dim());
-  std::int32_t* most = s.fixed.keys;
-  std::fill(most, most + head_dim * kLanes, 0);
+  auto* most = reinterpret_cast<std::byte*>(fixed.keys);  // no page has been rounded yet
+  std::memset(most, 0, head_dim * kVectorBytes);
   for (int page = 0; page < tile.keys.page_count(); ++page) {
     const auto count = static_cast<std::size_t>(tile.keys.rows_in_page(page));
     read_page<false>(tile, page, [&](const auto& reader) { find_most(reader, head_dim, count, most); });
   }
   bool finite = true;
   for (std::size_t dim = 0; dim < head_dim; ++dim) {
-    const auto bits = hn::MaxOfLanes(integers, hn::Load(integers, most + dim * kLanes));
-    const FloatVec limit = hn::BitCast(d, bits), unit = unit_of(limit);
-    s.fixed.key_limits[dim] = hn::GetLane(limit);
-    s.fixed.key_units[dim] = hn::GetLane(unit);
-    s.fixed.key_inverses[dim] = hn::GetLane(hn::Div(hn::Set(d, 1.0f), unit));
-    finite = finite && std::isfinite(s.fixed.key_limits[dim]);
+    const float limit = most_of_lanes(tile.keys.layout->type, most + dim * kVectorBytes);
+    const FloatVec unit = unit_of(hn::Set(d, limit));
+    fixed.key_limits[dim] = limit;
+    fixed.key_units[dim] = hn::GetLane(unit);
+    fixed.key_inverses[dim] = hn::GetLane(hn::Div(hn::Set(d, 1.0f), unit));
+    finite = finite && std::isfinite(limit);
   }
   return finite;
 }
@@ -180,18 +210,23 @@ inline void round_group(const Tile& tile, int group) {
   }
 }
 
-/// units[kLanes] of the values at `column` and their inverses, 0 for what lies beyond the head's dimensions.
-template <class Page>
-FloatVec value_inverses(const Page& page, int count, std::size_t column, std::size_t columns, float* units) {
+/// units[head_dim] of the first `count` values of a page, up to the next whole vector.
+template <class Stored>
+void find_value_units(const PageReader<Stored>& page, int count, std::size_t head_dim, float* units) {
   const FloatTag d;
-  const IntTag integers;
-  IntVec most = hn::Zero(integers);
-  for (int row = 0; row < count; ++row) {
-    most = max_abs_bits(most, page.value(static_cast<std::size_t>(row), column));
+  const BitsTag<Stored> tag;
+  constexpr std::size_t kStored = hn::MaxLanes(BitsTag<Stored>());
+  HWY_ALIGN hn::TFromD<BitsTag<Stored>> lanes[kStored];
+  for (std::size_t column = 0; column < head_dim; column += kStored) {
+    Bits<Stored> most = hn::Zero(tag);
+    const Stored* values = page.values + column;
+    for (int row = 0; row < count; ++row, values += page.stride) most = hn::Max(most, abs_bits(values));
+    hn::Store(most, tag, lanes);
+    for (std::size_t i = 0; i < kStored && column + i < head_dim; i += kLanes) {
+      const FloatVec limit = load_stored(reinterpret_cast<const Stored*>(lanes) + i);
+      hn::Store(unit_of(limit), d, units + column + i);
+    }
   }
-  const FloatVec unit = unit_of(hn::BitCast(d, most));
-  hn::Store(unit, d, units);
-  return hn::IfThenElseZero(hn::FirstN(d, columns), hn::Div(hn::Set(d, 1.0f), unit));
 }
 
 /// pairs[32, stride]: of rows (i, i + 16) and (32 + i, 48 + i), zero from row `count` on; in units [stride]
@@ -201,9 +236,12 @@ float round_values(const Page& page, int count, std::size_t head_dim, std::size_
                    std::int32_t* pairs) {
   const FloatTag d;
   const auto bits = hn::Set(d, kRoundingBits);
+  find_value_units(page, count, head_dim, units);
   FloatVec most = hn::Zero(d);
   for (std::size_t column = 0; column < head_dim; column += kLanes) {
-    const FloatVec inverses = value_inverses(page, count, column, head_dim - column, units + column);
+    // 0 beyond the head's dimensions, where anything may stand.
+    const FloatVec inverses = hn::IfThenElseZero(hn::FirstN(d, head_dim - column),
+                                                 hn::Div(hn::Set(d, 1.0f), hn::Load(d, units + column)));
     const auto numbers = [&](int row) HWY_ATTR {
       if (row >= count) return hn::Zero(d);
       return hn::Mul(page.value(static_cast<std::size_t>(row), column), inverses);
