@@ -8,6 +8,7 @@
 
 #include "kernels/attention_twin.h"
 #include "kernels/kernel_test.h"
+#include "kernels/numbers.h"
 #include "kernels/simd_targets.h"
 
 namespace keynest {
@@ -217,6 +218,29 @@ TEST_P(FixedAttention, NumbersThatAreNotFiniteSpoilNoOthers) {
     p.attend(0, 20);
     EXPECT_TRUE(std::isfinite(p.out_at(9, 0, 8))) << bad;
   }
+}
+
+// Units follow what is held, nothing else.
+TEST_P(FixedAttention, MemoryOfRowsNotWrittenDoesNotMatter) {
+  std::mt19937 random(13);
+  const int d = 72, held = 100 - kPageRows;
+  Problem p({KvType::kF16, d, 100, 2, 20, 0}, random);
+  // The vectors that hold a row's last dimensions hold the first of the next row too.
+  Floats values = normal_numbers(p, random);
+  for (int dim = 0; dim < 8; ++dim) move_dimension(p, dim, 1.5f, 0, values);
+  p.rewrite(normal_numbers(p, random), values);
+  p.attend(0, 20);
+  const Floats before = p.out;
+  auto* keys = reinterpret_cast<std::uint16_t*>(p.head.view().keys(1));
+  auto* stored = reinterpret_cast<std::uint16_t*>(p.head.view().values(1));
+  for (int row = held; row < kPageRows; ++row) {
+    for (int dim = 0; dim < d; ++dim) {
+      keys[dim * kPageRows + row] = to_f16(1000);
+      stored[row * d + dim] = to_f16(1.9f);
+    }
+  }
+  p.attend(0, 20);
+  EXPECT_EQ(before, p.out);
 }
 
 bool multiplies_pairs_of_integers(std::int64_t target) {
