@@ -202,7 +202,7 @@ void print_table(const Kind& kind) {
   std::printf("d = %d, n = %d, B = %d, %s:\n\n", kind.head_dim, kKeys, kTokens, kind.name);
   std::printf("| form | multiplications | largest error | root mean square |\n| --- | --- | --- | --- |\n");
   print_row("keys and values stored as f16", "", attend_as(kExact, p, p.whole_keys, p.whole_values), exact);
-  print_row("keynest, f16 cache", "0.5 or 1", attend_by_keynest(p, KvType::kF16), exact);
+  print_row("keynest, f16 cache", "0.5 with VNNI, else 1", attend_by_keynest(p, KvType::kF16), exact);
   print_row("keynest, f32 cache", "1", attend_by_keynest(p, KvType::kF32), exact);
   print_row("`ggml_flash_attn_ext`", "1", attend_by_ggml(p), exact);
   for (const Form& form : kForms)
