@@ -10,6 +10,8 @@ namespace keynest {
 namespace {
 
 constexpr int kTileTokens = 4;
+// What is asked for ahead of its use. The processor's own prefetching ends with every page of memory.
+constexpr std::size_t kPrefetchBytes = 8192;
 
 /// 64 activations of one token. Lane i of the vectors belongs to numbers 4 i .. 4 i + 3.
 struct alignas(64) Step {
@@ -39,8 +41,10 @@ struct Rounded {
 
 /// out[token] of one row for kTokens tokens.
 template <class Row, int kTokens>
-KEYNEST_VNNI_INLINE void dot(const std::byte* stored, const Rounded& x, float* out, std::size_t out_stride) {
+KEYNEST_VNNI_INLINE void dot(const std::byte* stored, std::size_t step_bytes, const Rounded& x, float* out,
+                             std::size_t out_stride) {
   const int steps = x.step_count();
+  const std::byte* soon = stored + kPrefetchBytes;
   __m512 sums[kTokens], others[kTokens];  // two, since an addition waits for the one before
 #pragma GCC unroll 4
   for (int t = 0; t < kTokens; ++t) sums[t] = others[t] = _mm512_setzero_ps();
@@ -49,6 +53,8 @@ KEYNEST_VNNI_INLINE void dot(const std::byte* stored, const Rounded& x, float* o
     row.begin(stored, group);
 #pragma GCC unroll 4
     for (int i = 0; i < Row::kSteps; ++i) {
+      _mm_prefetch(reinterpret_cast<const char*>(soon), _MM_HINT_T0);
+      soon += step_bytes;
       const Weights weights = row.step(i);
 #pragma GCC unroll 4
       for (int t = 0; t < kTokens; ++t) {
@@ -77,8 +83,10 @@ KEYNEST_VNNI void dots(const WeightMatrix& w, int first_row, int rows, const Rou
   if constexpr (kTokens > 1) {
     if (tokens < kTokens) return dots<Row, kTokens - 1>(w, first_row, rows, x, tokens, out, out_stride);
   }
+  const std::size_t step_bytes = w.row_bytes / static_cast<std::size_t>(x.step_count());
   for (int row = first_row; row < first_row + rows; ++row) {
-    dot<Row, kTokens>(w.data + static_cast<std::size_t>(row) * w.row_bytes, x, out + row, out_stride);
+    dot<Row, kTokens>(w.data + static_cast<std::size_t>(row) * w.row_bytes, step_bytes, x, out + row,
+                      out_stride);
   }
   if (tokens > kTokens) {
     const Rounded rest{x.steps + kTokens * x.step_count(), x.sums + 2 * kTokens * x.step_count(), x.columns};

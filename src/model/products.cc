@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/half_dots.h"
+
 namespace keynest {
 namespace {
 
@@ -72,9 +74,11 @@ WeightFormat weight_format(ggml_type type) {
 struct NativeProducts::Task {
   WeightMatrix weights;
   ProductKernel kernel;
-  std::atomic<int> next_panel{0}, done{0};
+  RowShares& shares;
 
-  void multiply(const ggml_tensor* x, ggml_tensor* out);
+  void multiply(const ggml_tensor* x, ggml_tensor* out, int thread, int threads);
+  void multiply_rows(int first, int rows, const void* x, ggml_tensor* out, void* scratch) const;
+  int unit_rows() const;
   std::size_t scratch_bytes(int tokens) const;
 };
 
@@ -95,8 +99,7 @@ bool multiplies_natively(Gemm gemm, ggml_type type) {
     case ProductKernel::kBf16:
       return format != WeightFormat::kOther;
     default:
-      // With these two rearranged, ggml answers faster than the file's own order lets anyone.
-      return format != WeightFormat::kQ4_0 && format != WeightFormat::kIQ4_NL;
+      return true;
   }
 }
 
@@ -147,7 +150,10 @@ std::optional<ProductKernel> NativeProducts::choose(const ggml_tensor* weight, s
   const ProductKernel kernel =
       kernel_.value_or(gemm_ == Gemm::kBf16 ? ProductKernel::kBf16 : best_product_kernel(format, columns));
   if (tokens >= least_tokens(kernel, format)) return kernel;
-  return int8_matmul_supported(format, columns) ? std::optional(ProductKernel::kInt8Dots) : std::nullopt;
+  if (int8_matmul_supported(format, columns)) return ProductKernel::kInt8Dots;
+  // Measured beside BF16 panels only.
+  if (half_dots_supported(format) && bf16_matmul_supported()) return ProductKernel::kHalfDots;
+  return std::nullopt;
 }
 
 ggml_tensor* NativeProducts::product(ggml_context* context, ggml_tensor* weight, ggml_tensor* x) {
@@ -156,48 +162,54 @@ ggml_tensor* NativeProducts::product(ggml_context* context, ggml_tensor* weight,
   if (!kernel || !ggml_is_contiguous(weight) || !in_plain_memory(weight)) return nullptr;
   if (x->type != GGML_TYPE_F32 || !ggml_is_contiguous(x)) return nullptr;  // read as rows of floats
 
-  auto task = std::make_shared<Task>();
-  task->weights = {static_cast<const std::byte*>(weight->data),
-                   weight->nb[1],
-                   static_cast<int>(out),
-                   static_cast<int>(in),
-                   weight_format(weight->type),
-                   ggml_get_type_traits(weight->type)->to_float};
-  task->kernel = *kernel;
+  const WeightMatrix matrix{static_cast<const std::byte*>(weight->data),
+                            weight->nb[1],
+                            static_cast<int>(out),
+                            static_cast<int>(in),
+                            weight_format(weight->type),
+                            ggml_get_type_traits(weight->type)->to_float};
+  auto task = std::make_shared<Task>(Task{matrix, *kernel, shares_});
   tasks_.push_back(task);
   ggml_tensor* args[] = {rounded(context, x, *kernel)};
   return ggml_custom_4d(context, GGML_TYPE_F32, out, tokens, 1, 1, args, 1, compute, GGML_N_TASKS_MAX,
                         task.get());
 }
 
-/// Shared out by panels of rows.
-void NativeProducts::Task::multiply(const ggml_tensor* x, ggml_tensor* out) {
+/// Panels, or as many rows as a cache line of one token's output has.
+int NativeProducts::Task::unit_rows() const {
+  const bool dots = kernel == ProductKernel::kInt8Dots || kernel == ProductKernel::kHalfDots;
+  return dots ? 16 : kPanelRows;
+}
+
+void NativeProducts::Task::multiply(const ggml_tensor* x, ggml_tensor* out, int thread, int threads) {
   const auto tokens = static_cast<int>(out->ne[1]);
-  auto* to = static_cast<float*>(out->data);
-  const auto stride = static_cast<std::size_t>(out->ne[0]);
   thread_local PanelScratch memory;
   void* scratch = memory.at_least(scratch_bytes(tokens));
   if (kernel == ProductKernel::kInt8Dots) {
     int8_matmul_round(weights.format, static_cast<const float*>(x->data), weights.columns, tokens, scratch);
   }
-  for (int first; (first = kPanelRows * next_panel.fetch_add(1, std::memory_order_relaxed)) < weights.rows;) {
-    const int rows = std::min(kPanelRows, weights.rows - first);
-    switch (kernel) {
-      case ProductKernel::kInt8:
-        int8_matmul_panel(weights, first, rows, x->data, tokens, to, stride, scratch);
-        break;
-      case ProductKernel::kBf16:
-        bf16_matmul_panel(weights, first, rows, static_cast<const std::uint16_t*>(x->data), tokens, to,
-                          stride, scratch);
-        break;
-      case ProductKernel::kFloat:
-        float_matmul_panel(weights, first, rows, static_cast<const float*>(x->data), tokens, to, stride,
-                           scratch);
-        break;
-      case ProductKernel::kInt8Dots:
-        int8_matmul_rows(weights, first, rows, tokens, to, stride, scratch);
-        break;
-    }
+  shares.share(thread, threads, weights.rows, unit_rows(),
+               [&](int first, int rows) { multiply_rows(first, rows, x->data, out, scratch); });
+}
+
+void NativeProducts::Task::multiply_rows(int first, int rows, const void* x, ggml_tensor* out,
+                                         void* scratch) const {
+  const auto tokens = static_cast<int>(out->ne[1]);
+  auto* to = static_cast<float*>(out->data);
+  const auto stride = static_cast<std::size_t>(out->ne[0]);
+  const auto* floats = static_cast<const float*>(x);
+  switch (kernel) {
+    case ProductKernel::kInt8:
+      return int8_matmul_panel(weights, first, rows, x, tokens, to, stride, scratch);
+    case ProductKernel::kBf16:
+      return bf16_matmul_panel(weights, first, rows, static_cast<const std::uint16_t*>(x), tokens, to, stride,
+                               scratch);
+    case ProductKernel::kFloat:
+      return float_matmul_panel(weights, first, rows, floats, tokens, to, stride, scratch);
+    case ProductKernel::kInt8Dots:
+      return int8_matmul_rows(weights, first, rows, tokens, to, stride, scratch);
+    case ProductKernel::kHalfDots:
+      return half_dots(weights, first, rows, floats, tokens, to, stride);
   }
 }
 
@@ -209,18 +221,15 @@ std::size_t NativeProducts::Task::scratch_bytes(int tokens) const {
       return bf16_matmul_scratch_bytes();
     case ProductKernel::kFloat:
       return float_matmul_scratch_bytes();
+    case ProductKernel::kHalfDots:
+      return 0;
     default:
       return int8_matmul_scratch_bytes(weights.columns, tokens);
   }
 }
 
-void NativeProducts::compute(ggml_tensor* out, int /*thread*/, int threads, void* data) {
-  auto& task = *static_cast<Task*>(data);
-  task.multiply(out->src[0], out);
-  // Every thread asks once in vain; the last one to leave makes the counter ready for the next step.
-  if (task.done.fetch_add(1, std::memory_order_acq_rel) + 1 < threads) return;
-  task.done.store(0, std::memory_order_relaxed);
-  task.next_panel.store(0, std::memory_order_relaxed);
+void NativeProducts::compute(ggml_tensor* out, int thread, int threads, void* data) {
+  static_cast<Task*>(data)->multiply(out->src[0], out, thread, threads);
 }
 
 }  // namespace keynest

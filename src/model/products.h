@@ -3,22 +3,22 @@
 
 #include <ggml.h>
 
-#include <atomic>
 #include <list>
 #include <memory>
 #include <optional>
 
 #include "kernels/matmul.h"
 #include "keynest/model.h"
+#include "model/row_shares.h"
 
 namespace keynest {
 
 /// The format of ggml's type; kOther for those without a kernel of their own.
 WeightFormat weight_format(ggml_type type);
 
-/// How a product is computed: in panels of 8-bit integers, of BF16 or of F32, or, for few tokens, by 8-bit
-/// dot products without a panel.
-enum class ProductKernel { kInt8, kBf16, kFloat, kInt8Dots };
+/// How a product is computed: in panels of 8-bit integers, of BF16 or of F32, or, for few tokens, by dot
+/// products without a panel, in 8-bit integers or (F16 and BF16) in F32.
+enum class ProductKernel { kInt8, kBf16, kFloat, kInt8Dots, kHalfDots };
 /// The fastest for blocks of tokens that this CPU has for weights of this format.
 ProductKernel best_product_kernel(WeightFormat format, int columns);
 
@@ -50,6 +50,7 @@ class NativeProducts {
   struct Rounded {
     ggml_tensor *from = nullptr, *to = nullptr;
   };
+  RowShares shares_;
   Rounded last_[2];  // in integers and in BF16; gate and up, or q, k and v, share one
 };
 
