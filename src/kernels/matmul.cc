@@ -18,10 +18,11 @@ int bf16_matmul_least_tokens(WeightFormat format) {
     case WeightFormat::kOther:
       return 64;  // conversion through float costs the most
     case WeightFormat::kQ8_0:
-    case WeightFormat::kF16:
       return 2;
+    case WeightFormat::kF16:
+      return 3;
     case WeightFormat::kBF16:
-      return 12;  // ggml has BF16 products as well
+      return 12;
     default:
       return 5;  // 8-bit products are as fast below
   }
