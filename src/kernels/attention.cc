@@ -96,7 +96,7 @@ void attend_pages(const HeadRows& rows, const QueryBlock& block, int first_page,
   const auto d = static_cast<std::size_t>(tile.head_dim());
   const std::size_t stride = padded_dim(tile.head_dim());
   prepare(tile);
-  add_pages<true>(tile, first_page, last_page);
+  add_pages<true, true>(tile, first_page, last_page);
   write_maxima(tile, partial.max);
   write_sums(tile, partial.sum);
   for (int row = 0; row < tile.rows(); ++row) {

@@ -128,14 +128,19 @@ void add_page(const Tile& tile, Page page, const PagePositions& positions, int c
   }
 }
 
-template <class Stored>
-PageReader<Stored> stored_page(const Tile& tile, int page) {
+/// What is asked for: the next page; with kOnce the values while keys are read, and while those are read the
+/// next page's keys.
+template <class Stored, bool kOnce>
+PageReader<Stored, kOnce> stored_page(const Tile& tile, int page) {
   const HeadRows& rows = tile.keys;
   const int next = std::min(page + 1, rows.page_count() - 1);
-  return {reinterpret_cast<const Stored*>(rows.keys(page)),
-          reinterpret_cast<const Stored*>(rows.values(page)), static_cast<std::size_t>(tile.head_dim()),
-          reinterpret_cast<const Stored*>(rows.keys(next)),
-          reinterpret_cast<const Stored*>(rows.values(next))};
+  const auto at = [](const std::byte* section) { return reinterpret_cast<const Stored*>(section); };
+  const auto dim = static_cast<std::size_t>(tile.head_dim());
+  if constexpr (kOnce) {
+    return {at(rows.keys(page)), at(rows.values(page)), dim, at(rows.values(page)), at(rows.keys(next))};
+  } else {
+    return {at(rows.keys(page)), at(rows.values(page)), dim, at(rows.keys(next)), at(rows.values(next))};
+  }
 }
 
 /// The page's keys (and values) converted into the scratch.
@@ -154,20 +159,22 @@ PageReader<float> converted_page(const Tile& tile, int page) {
   return {s.keys, s.values, stride, nullptr, nullptr};
 }
 
-/// Calls work(reader) with the page as stored where the products can read that, else converted.
-template <bool kValues, class Work>
+/// Calls work(reader) with the page as stored where the products can read that, else converted. kOnce: no
+/// other tile will read it.
+template <bool kValues, bool kOnce = false, class Work>
 void read_page(const Tile& tile, int page, const Work& work) {
   const KvType type = tile.keys.layout->type;
-  if (type == KvType::kF32) return work(stored_page<float>(tile, page));
+  if (type == KvType::kF32) return work(stored_page<float, kOnce>(tile, page));
   if constexpr (kReadsHalf) {
-    if (type == KvType::kF16) return work(stored_page<hwy::float16_t>(tile, page));
-    if (type == KvType::kBF16) return work(stored_page<hwy::bfloat16_t>(tile, page));
+    if (type == KvType::kF16) return work(stored_page<hwy::float16_t, kOnce>(tile, page));
+    // BF16 was measured to gain nothing from kOnce, and to lose with many rows.
+    if (type == KvType::kBF16) return work(stored_page<hwy::bfloat16_t, false>(tile, page));
   }
   work(converted_page<kValues>(tile, page));
 }
 
 /// Online softmax of all rows of the tile over pages [first, last).
-template <bool kValues>
+template <bool kValues, bool kOnce = false>
 void add_pages(const Tile& tile, int first, int last) {
   const AttentionScratch& s = tile.scratch;
   if constexpr (kValues) {
@@ -178,8 +185,8 @@ void add_pages(const Tile& tile, int first, int last) {
     positions.load(tile.keys, page);
     if (meeting(s, 0, tile.rows(), positions) == Meeting::kNone) continue;
     const int count = tile.keys.rows_in_page(page);
-    read_page<kValues>(tile, page,
-                       [&](const auto& reader) { add_page<kValues>(tile, reader, positions, count); });
+    read_page<kValues, kOnce>(tile, page,
+                              [&](const auto& reader) { add_page<kValues>(tile, reader, positions, count); });
   }
 }
 

@@ -96,6 +96,7 @@ void find_most(const PageReader<Stored>& page, std::size_t head_dim, std::size_t
   using Integer = hn::TFromD<BitsTag<Stored>>;
   for (std::size_t dim = 0; dim < head_dim; ++dim, most += kVectorBytes) {
     auto* lanes = reinterpret_cast<Integer*>(most);
+    page.template prefetch_key<kPageRows / kLanes>(dim, 0);
     Bits<Stored> of_dim = hn::Load(tag, lanes);
     for (std::size_t row = 0; row < count; row += hn::MaxLanes(tag)) {
       const auto held = hn::FirstN(tag, count - row);
@@ -220,7 +221,10 @@ void find_value_units(const PageReader<Stored>& page, int count, std::size_t hea
   for (std::size_t column = 0; column < head_dim; column += kStored) {
     Bits<Stored> most = hn::Zero(tag);
     const Stored* values = page.values + column;
-    for (int row = 0; row < count; ++row, values += page.stride) most = hn::Max(most, abs_bits(values));
+    for (int row = 0; row < count; ++row, values += page.stride) {
+      page.template prefetch_value<kStored / kLanes>(static_cast<std::size_t>(row), column);
+      most = hn::Max(most, abs_bits(values));
+    }
     hn::Store(most, tag, lanes);
     for (std::size_t i = 0; i < kStored && column + i < head_dim; i += kLanes) {
       const FloatVec limit = load_stored(reinterpret_cast<const Stored*>(lanes) + i);

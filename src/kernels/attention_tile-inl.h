@@ -33,8 +33,9 @@ inline constexpr int kMaxRows = 8;
 constexpr int strip_vectors(int rows) { return rows <= kTileRows ? kStripVectors : kStripVectors / 2; }
 
 /// A page as the products read it: keys [head_dim, 64], values [64, stride]. `next_keys` and `next_values`
-/// are those of the page that follows, asked for while this one is read, or null.
-template <class Stored>
+/// are as many numbers that are asked for while keys and values are read, or null; with kOnce they are not
+/// kept in the second cache, since they are read once and would only push out what is there.
+template <class Stored, bool kOnce = false>
 struct PageReader {
   const Stored* keys;
   const Stored* values;
@@ -61,8 +62,9 @@ struct PageReader {
   template <int kVectors>
   static HWY_INLINE void prefetch(const Stored* at) {
     constexpr std::size_t kLine = 64 / sizeof(Stored);
-    hwy::Prefetch(at);
-    for (std::size_t i = kLine; i < kVectors * kLanes; i += kLine) hwy::Prefetch(at + i);
+    constexpr int kKeep = kOnce ? 0 : 3;
+    __builtin_prefetch(at, 0, kKeep);
+    for (std::size_t i = kLine; i < kVectors * kLanes; i += kLine) __builtin_prefetch(at + i, 0, kKeep);
   }
 };
 
