@@ -4,11 +4,8 @@ namespace keynest {
 
 void convert_rows(const WeightMatrix& w, int first_row, int rows, int column, int columns, float* out,
                   std::size_t out_stride) {
-  // A row's bytes are in proportion to its columns, as columns go by whole blocks.
-  const std::size_t offset =
-      w.row_bytes * static_cast<std::size_t>(column) / static_cast<std::size_t>(w.columns);
   for (int i = 0; i < rows; ++i) {
-    w.to_float(w.data + static_cast<std::size_t>(first_row + i) * w.row_bytes + offset,
+    w.to_float(w.data + static_cast<std::size_t>(first_row + i) * w.row_bytes + w.bytes_of(column),
                out + static_cast<std::size_t>(i) * out_stride, columns);
   }
 }

@@ -32,6 +32,11 @@ struct WeightMatrix {
   int columns = 0;
   WeightFormat format = WeightFormat::kOther;
   void (*to_float)(const void* row, float* out, std::int64_t columns) = nullptr;
+
+  /// Of so many columns of a row, whole blocks: a row's bytes are in proportion to its columns.
+  std::size_t bytes_of(int count) const {
+    return row_bytes * static_cast<std::size_t>(count) / static_cast<std::size_t>(columns);
+  }
 };
 
 /// Rows of the matrix that one panel takes: the unit of work to share among threads.

@@ -172,10 +172,8 @@ struct PartScales {
   }
   KEYNEST_VNNI_INLINE Weights with(__m512i bytes, int pair) const {
     const __m512i lanes = _mm512_inserti64x4(_mm512_set1_epi32(2 * pair), _mm256_set1_epi32(2 * pair + 1), 1);
-    return {bytes, _mm512_permutexvar_ps(lanes, numbers), _mm512_setzero_ps()};
-  }
-  KEYNEST_VNNI_INLINE float number(int i) const {
-    return _mm512_cvtss_f32(_mm512_permutexvar_ps(_mm512_set1_epi32(i), numbers));
+    const __m512 minima = _mm512_permutexvar_ps(_mm512_add_epi32(lanes, _mm512_set1_epi32(8)), numbers);
+    return {bytes, _mm512_permutexvar_ps(lanes, numbers), _mm512_sub_ps(_mm512_setzero_ps(), minima)};
   }
   /// Takes the minima of 256 weights off lanes that are to be added up. `sums` are those of the 8 blocks of
   /// activations.
@@ -197,7 +195,6 @@ KEYNEST_VNNI_INLINE __m512i low_then_high(const std::byte* at) {
 struct RowWithParts : Row<4, 0, kMinimaOfGroups> {
   PartScales parts;
   KEYNEST_VNNI_INLINE __m512 minima(const float* sums, __m512 to) const { return parts.times(sums, to); }
-  KEYNEST_VNNI_INLINE float minimum(int part) const { return -parts.number(8 + part); }
 };
 
 struct RowQ4_K : RowWithParts {

@@ -134,7 +134,7 @@ KEYNEST_VNNI_INLINE void store_scales(const Weights& weights, PanelGroup* groups
     groups[0].scales[1][row] = lane_of_quad<1>(weights.scales);
     groups[1].scales[1][row] = lane_of_quad<3>(weights.scales);
   }
-  if constexpr (Row::kMinima == kMinimaOfSteps) {
+  if constexpr (Row::kMinima != kNoMinima) {
     groups[0].minima[row] = lane_of_quad<0>(weights.minima);
     groups[1].minima[row] = lane_of_quad<2>(weights.minima);
   }
@@ -171,10 +171,6 @@ KEYNEST_VNNI __attribute__((noinline)) void pack_rows(const StoredRows& stored, 
       const Weights weights = row[i].step(step % Row::kSteps);
       words[i] = weights.bytes;
       store_scales<Row>(weights, panel, lane + i);
-      if constexpr (Row::kMinima == kMinimaOfGroups) {
-        panel[0].minima[lane + i] = row[i].minimum(2 * (step % Row::kSteps));
-        panel[1].minima[lane + i] = row[i].minimum(2 * (step % Row::kSteps) + 1);
-      }
     }
     for (int i = stored.count; i < kLanes; ++i) words[i] = _mm512_setzero_si512();
     transpose(words);
@@ -316,17 +312,14 @@ struct PanelProduct {
 template <class Row>
 void multiply_chunk(const WeightMatrix& w, int first_row, int column, PanelGroup* panel,
                     const PanelProduct& product) {
-  const auto bytes_of = [&w](int columns) {
-    return w.row_bytes * static_cast<std::size_t>(columns) / static_cast<std::size_t>(w.columns);
-  };
   const int end = column + product.groups * kGroupColumns;
   // The rest of the rows, or those of the panel that follows.
   const std::size_t next =
-      end < w.columns ? bytes_of(end - column) : kPanelRows * w.row_bytes - bytes_of(column);
+      end < w.columns ? w.bytes_of(end - column) : kPanelRows * w.row_bytes - w.bytes_of(column);
   for (int lane = 0; lane < product.rows; lane += kLanes) {
     pack_rows<Row>(
-        {w.data + static_cast<std::size_t>(first_row + lane) * w.row_bytes + bytes_of(column), w.row_bytes,
-         bytes_of(kStepColumns), std::min(kLanes, product.rows - lane), static_cast<std::ptrdiff_t>(next)},
+        {w.data + static_cast<std::size_t>(first_row + lane) * w.row_bytes + w.bytes_of(column), w.row_bytes,
+         w.bytes_of(kStepColumns), std::min(kLanes, product.rows - lane), static_cast<std::ptrdiff_t>(next)},
         product.groups, lane, panel);
   }
   constexpr int kParts = kGroupColumns / Row::kScaleColumns;
