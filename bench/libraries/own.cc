@@ -28,84 +28,88 @@ WeightFormat format_of(ggml_type type) {
   }
 }
 
-/// Equal matrices as a file would have them, and what a panel of them needs.
-class Panels {
+/// Equal matrices as a file would have them.
+class Copies {
  public:
-  Panels(const Weights& w, int copies)
+  Copies(const Weights& w, int count)
       : matrix_{nullptr, w.row_bytes, w.n, w.k, format_of(w.type), ggml_get_type_traits(w.type)->to_float},
-        type_(w.type),
-        matrix_bytes_(w.stored.size()),
-        matrices_(matrix_bytes_ * static_cast<std::size_t>(copies)),
-        scratch_(bf16_matmul_scratch_bytes()) {
-    for (int copy = 0; copy < copies; ++copy) std::memcpy(at(copy), w.stored.data(), matrix_bytes_);
+        bytes_(w.stored.size()),
+        stored_(bytes_ * static_cast<std::size_t>(count)) {
+    for (int copy = 0; copy < count; ++copy) std::memcpy(at(copy), w.stored.data(), bytes_);
   }
 
+  WeightMatrix of(int copy) const {
+    WeightMatrix matrix = matrix_;
+    matrix.data = at(copy);
+    return matrix;
+  }
+
+ private:
+  std::byte* at(int copy) const { return stored_.as<std::byte>() + static_cast<std::size_t>(copy) * bytes_; }
+
+  WeightMatrix matrix_;
+  std::size_t bytes_;
+  Aligned stored_;
+};
+
+int panel_rows(const WeightMatrix& matrix, int first) { return std::min(kPanelRows, matrix.rows - first); }
+
+/// The matrices and what a BF16 panel of them needs.
+class Panels {
+ public:
+  Panels(const Weights& w, int copies) : matrices_(w, copies), scratch_(bf16_matmul_scratch_bytes()) {}
+
   void multiply(int copy, const std::uint16_t* x, int tokens, float* y) const {
-    WeightMatrix whole = matrix_;
-    whole.data = at(copy);
+    const WeightMatrix whole = matrices_.of(copy);
     for (int row = 0; row < whole.rows; row += kPanelRows) panel(whole, row, x, tokens, y);
   }
 
   void multiply(int copy, const std::uint16_t* x, const PanelTimes& times, float* y) const {
-    for (int row = 0; row < matrix_.rows; row += kPanelRows) {
-      for (int column = 0; column < matrix_.columns; column += kPanelDepth) {
-        WeightMatrix part = matrix_;
-        part.columns = std::min(kPanelDepth, matrix_.columns - column);
-        part.data = at(copy) + ggml_row_size(type_, column);
+    const WeightMatrix whole = matrices_.of(copy);
+    for (int row = 0; row < whole.rows; row += kPanelRows) {
+      for (int column = 0; column < whole.columns; column += kPanelDepth) {
+        WeightMatrix part = whole;
+        part.columns = std::min(kPanelDepth, whole.columns - column);
+        part.data += whole.bytes_of(column);
         panel(part, row, x, 0, y);  // no tokens: the panel is made and left in the scratch
-        times(scratch_.as<std::uint16_t>(), rows(row), column, part.columns, x + column, y + row);
+        times(scratch_.as<std::uint16_t>(), panel_rows(whole, row), column, part.columns, x + column,
+              y + row);
       }
     }
   }
 
  private:
-  std::byte* at(int copy) const {
-    return matrices_.as<std::byte>() + static_cast<std::size_t>(copy) * matrix_bytes_;
-  }
-  int rows(int first) const { return std::min(kPanelRows, matrix_.rows - first); }
   void panel(const WeightMatrix& matrix, int row, const std::uint16_t* x, int tokens, float* y) const {
-    bf16_matmul_panel(matrix, row, rows(row), x, tokens, y, static_cast<std::size_t>(matrix.rows),
-                      scratch_.as<void>());
+    bf16_matmul_panel(matrix, row, panel_rows(matrix, row), x, tokens, y,
+                      static_cast<std::size_t>(matrix.rows), scratch_.as<void>());
   }
 
-  WeightMatrix matrix_;
-  ggml_type type_;
-  std::size_t matrix_bytes_;
-  Aligned matrices_, scratch_;
+  Copies matrices_;
+  Aligned scratch_;
 };
 
 /// The matrices, with their rounded activations, of products in 8 bits.
 class Bytes {
  public:
   Bytes(const Weights& w, int copies, int tokens)
-      : matrix_{nullptr, w.row_bytes, w.n, w.k, format_of(w.type), nullptr},
+      : matrices_(w, copies),
         tokens_(tokens),
-        matrix_bytes_(w.stored.size()),
-        matrices_(matrix_bytes_ * static_cast<std::size_t>(copies)),
         rounded_(int8_panel_rounded_bytes(w.k, tokens)),
-        scratch_(int8_panel_scratch_bytes()) {
-    for (int copy = 0; copy < copies; ++copy) std::memcpy(at(copy), w.stored.data(), matrix_bytes_);
-  }
+        scratch_(int8_panel_scratch_bytes()) {}
 
   void multiply(int copy, const float* x, float* y) const {
-    WeightMatrix matrix = matrix_;
-    matrix.data = at(copy);
+    const WeightMatrix matrix = matrices_.of(copy);
     int8_panel_round(x, matrix.columns, tokens_, 0, 1, rounded_.as<void>());
     for (int row = 0; row < matrix.rows; row += kPanelRows) {
-      int8_matmul_panel(matrix, row, std::min(kPanelRows, matrix.rows - row), rounded_.as<void>(), tokens_, y,
+      int8_matmul_panel(matrix, row, panel_rows(matrix, row), rounded_.as<void>(), tokens_, y,
                         static_cast<std::size_t>(matrix.rows), scratch_.as<void>());
     }
   }
 
  private:
-  std::byte* at(int copy) const {
-    return matrices_.as<std::byte>() + static_cast<std::size_t>(copy) * matrix_bytes_;
-  }
-
-  WeightMatrix matrix_;
+  Copies matrices_;
   int tokens_;
-  std::size_t matrix_bytes_;
-  Aligned matrices_, rounded_, scratch_;
+  Aligned rounded_, scratch_;
 };
 
 }  // namespace
