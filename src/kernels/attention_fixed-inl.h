@@ -171,15 +171,8 @@ struct Sum {
 
 /// row[64] = 2^(row - max); returns the sums of the squares of its lanes.
 HWY_INLINE FloatVec squares_of_row(float* row, FloatVec max) {
-  const FloatTag d;
-  FloatVec sum = hn::Zero(d);
-  HWY_UNROLL(4)
-  for (std::size_t column = 0; column < kPageRows; column += kLanes) {
-    const FloatVec weight = exp2_nonpositive(d, hn::Sub(hn::LoadU(d, row + column), max));
-    hn::StoreU(weight, d, row + column);
-    sum = hn::MulAdd(weight, weight, sum);
-  }
-  return sum;
+  return powers_of_row(
+      row, max, [](FloatVec weight, FloatVec sum) HWY_ATTR { return hn::MulAdd(weight, weight, sum); });
 }
 
 /// pairs[32] = weights [64] * one, rounded; returns their sum, lane by lane.

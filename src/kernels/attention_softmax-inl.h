@@ -155,17 +155,23 @@ HWY_INLINE hn::Vec<QuadTag> max_of_quad(const float* rows) {
 }
 #endif
 
-/// row[64] = 2^(row - max); returns the sums of its lanes.
-HWY_INLINE FloatVec weights_of_row(float* row, FloatVec max) {
+/// row[64] = 2^(row - max); returns what `add`(weight, sum) makes of its lanes, beginning with zero.
+template <class Add>
+HWY_INLINE FloatVec powers_of_row(float* row, FloatVec max, Add add) {
   const FloatTag d;
   FloatVec sum = hn::Zero(d);
   HWY_UNROLL(4)
   for (std::size_t column = 0; column < kPageRows; column += kLanes) {
     const FloatVec weight = exp2_nonpositive(d, hn::Sub(hn::LoadU(d, row + column), max));
     hn::StoreU(weight, d, row + column);
-    sum = hn::Add(sum, weight);
+    sum = add(weight, sum);
   }
   return sum;
+}
+
+/// row[64] = 2^(row - max); returns the sums of its lanes.
+HWY_INLINE FloatVec weights_of_row(float* row, FloatVec max) {
+  return powers_of_row(row, max, [](FloatVec weight, FloatVec sum) HWY_ATTR { return hn::Add(sum, weight); });
 }
 
 /// Online softmax of `rows` query rows over one page. Turns logits [rows, 64] into weights relative to the
