@@ -15,6 +15,10 @@ SequenceCache::~SequenceCache() {
   for (HeadCache& head : heads_) head.truncate(0, *pool_);
 }
 
+void SequenceCache::keep_unit_sum(int layer) {
+  for (int h = 0; h < kv_heads_; ++h) heads_[index(layer, h)].keep_unit_sum(layout().head_dim);
+}
+
 std::int64_t SequenceCache::entries(int layer) const {
   std::int64_t sum = 0;
   for (int h = 0; h < kv_heads_; ++h) sum += head(layer, h).rows() + pending_;
@@ -56,19 +60,28 @@ void SequenceCache::release_fresh() {
 
 void SequenceCache::plan(int layer, std::span<const std::vector<Row>> kept, LayerEviction& eviction,
                          const KeyRotation* rotation) const {
+  assert(kept.size() == static_cast<std::size_t>(kv_heads_));
+  begin_plan(layer, eviction, rotation);
+  for (int h = 0; h < kv_heads_; ++h) plan_head(h, kept[static_cast<std::size_t>(h)], eviction);
+}
+
+void SequenceCache::begin_plan(int layer, LayerEviction& eviction, const KeyRotation* rotation) const {
+  const auto heads = static_cast<std::size_t>(kv_heads_);
   eviction.layer = layer;
-  eviction.kept.resize(kept.size());
-  eviction.moves.resize(kept.size());
-  eviction.turns.resize(kept.size());
-  eviction.fresh.resize(kept.size());
-  if (rotation != nullptr) eviction.rotation = *rotation;
-  for (std::size_t h = 0; h < kept.size(); ++h) {
-    eviction.kept[h] = static_cast<std::int32_t>(kept[h].size());
-    moves_to_keep(kept[h], eviction.moves[h]);
-    eviction.turns[h].clear();
-    if (rotation == nullptr) continue;
-    turns_to_ranks(rows(layer, static_cast<int>(h)), kept[h], eviction.moves[h], eviction.turns[h]);
-  }
+  eviction.kept.resize(heads);
+  eviction.moves.resize(heads);
+  eviction.turns.resize(heads);
+  eviction.fresh.resize(heads);
+  eviction.rotation = rotation != nullptr ? std::optional(*rotation) : std::nullopt;
+}
+
+void SequenceCache::plan_head(int kv_head, std::span<const Row> kept, LayerEviction& eviction) const {
+  const auto h = static_cast<std::size_t>(kv_head);
+  eviction.kept[h] = static_cast<std::int32_t>(kept.size());
+  moves_to_keep(kept, eviction.moves[h]);
+  eviction.turns[h].clear();
+  if (!eviction.rotation) return;
+  turns_to_ranks(rows(eviction.layer, kv_head), kept, eviction.moves[h], eviction.turns[h]);
 }
 
 Status SequenceCache::prepare(std::span<LayerEviction*> evictions) {
@@ -96,7 +109,8 @@ Status SequenceCache::prepare(std::span<LayerEviction*> evictions) {
 void SequenceCache::apply(LayerEviction& eviction, int kv_head) {
   const auto i = static_cast<std::size_t>(kv_head);
   heads_[index(eviction.layer, kv_head)].apply(eviction.kept[i], eviction.moves[i], eviction.turns[i],
-                                               eviction.rotation, eviction.fresh[i], *pool_);
+                                               eviction.rotation.value_or(KeyRotation{}), eviction.fresh[i],
+                                               *pool_);
   for (Page* page : eviction.fresh[i]) pool_->release(page);
   eviction.fresh[i].clear();
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,7 +21,7 @@ struct LayerEviction {
   std::vector<std::int32_t> kept;           ///< [kv_heads] entries after it
   std::vector<std::vector<RowMove>> moves;  ///< [kv_heads]
   std::vector<std::vector<RowTurn>> turns;  ///< [kv_heads] keys that turn to their new rank after the moves
-  KeyRotation rotation;                     ///< of those
+  std::optional<KeyRotation> rotation;      ///< of those
   std::vector<std::vector<Page*>> fresh;    ///< [kv_heads] pages for copies of shared ones
 };
 
@@ -30,6 +31,9 @@ class SequenceCache {
   ~SequenceCache();
   SequenceCache(SequenceCache&&) noexcept = default;
   SequenceCache& operator=(SequenceCache&&) = delete;
+
+  /// The heads of `layer` maintain the sum of their unit keys from now on (see HeadRows::unit_sum).
+  void keep_unit_sum(int layer);
 
   int layers() const { return layers_; }
   int kv_heads() const { return kv_heads_; }
@@ -59,6 +63,9 @@ class SequenceCache {
   /// stay as they are. Its frequencies must outlive the eviction.
   void plan(int layer, std::span<const std::vector<Row>> kept, LayerEviction& eviction,
             const KeyRotation* rotation = nullptr) const;
+  /// The two parts of plan(): begin_plan(), then every head, which distinct threads may do.
+  void begin_plan(int layer, LayerEviction& eviction, const KeyRotation* rotation = nullptr) const;
+  void plan_head(int kv_head, std::span<const Row> kept, LayerEviction& eviction) const;
   /// Takes the pages that the evictions need. Errors: kOutOfMemory; nothing has changed then.
   Status prepare(std::span<LayerEviction*> evictions);
   /// The only step that mutates entries. Distinct heads may run on distinct threads. Call after commit().

@@ -163,6 +163,7 @@ void LayerOps::begin(const StepInput& input, std::span<const Position> positions
   std::int32_t rows = 0;
   for (auto& layer : layers_) {
     layer->reset(hparams_.kv_heads);
+    if (input.evict) begin_plan(*layer);
     for (int h = 0; h < hparams_.kv_heads; ++h) rows = std::max(rows, cache.rows(layer->index, h).rows);
   }
   const std::size_t scratch = std::max(attention_scratch_bytes(cache.layout(), group()),
@@ -308,23 +309,41 @@ void LayerOps::evict(Layer& layer, const ggml_tensor* q, int thread) {
   for (int head; (head = take(layer.next_evict)) < hparams_.kv_heads;) {
     const auto h = static_cast<std::size_t>(head);
     evictor_->observe(state, step, head, scratch);
-    if (due) layer.head_status[h] = evictor_->score(state, step, head, layer.scores[h], scratch);
+    if (due) layer.head_status[h] = choose(layer, step, head, scratch);
     const int done = layer.evicted_heads.fetch_add(1, std::memory_order_acq_rel) + 1;
-    if (due && done == hparams_.kv_heads) plan(layer, step);
+    if (!due || done < hparams_.kv_heads) continue;
+    layer.status = finish_plan(layer, step);
+    layer.planned = layer.status.ok();
   }
 }
 
-void LayerOps::plan(Layer& layer, const LayerStep& step) {
-  for (const Status& status : layer.head_status) {
-    if (!status && layer.status) layer.status = status;
+/// The scores of a head, and what it keeps where that takes no other head.
+Status LayerOps::choose(Layer& layer, const LayerStep& step, int head, void* scratch) const {
+  const auto h = static_cast<std::size_t>(head);
+  Sequence& sequence = *input_.sequence;
+  LayerState& state = sequence.states[static_cast<std::size_t>(layer.index)];
+  KEYNEST_TRY(evictor_->score(state, step, head, layer.scores[h], scratch));
+  if (!evictor_->heads_apart()) return {};
+  KEYNEST_TRY(evictor_->plan_head(step, head, layer.scores[h], layer.plan.kept[h]));
+  sequence.cache.plan_head(head, layer.plan.kept[h], layer.eviction);
+  return {};
+}
+
+/// For the thread that is done last.
+Status LayerOps::finish_plan(Layer& layer, const LayerStep& step) const {
+  for (const Status& status : layer.head_status) KEYNEST_TRY(status);
+  if (evictor_->heads_apart()) return {};
+  KEYNEST_TRY(evictor_->plan(step, layer.scores, layer.plan));
+  for (int h = 0; h < hparams_.kv_heads; ++h) {
+    input_.sequence->cache.plan_head(h, layer.plan.kept[static_cast<std::size_t>(h)], layer.eviction);
   }
-  if (!layer.status) return;
-  layer.status = evictor_->plan(step, layer.scores, layer.plan);
-  if (!layer.status) return;
+  return {};
+}
+
+void LayerOps::begin_plan(Layer& layer) const {
   const KeyRotation turned = rotation(layer);
-  input_.sequence->cache.plan(layer.index, layer.plan.kept, layer.eviction,
-                              rotations_.empty() ? nullptr : &turned);
-  layer.planned = true;
+  layer.plan.kept.resize(static_cast<std::size_t>(hparams_.kv_heads));
+  input_.sequence->cache.begin_plan(layer.index, layer.eviction, rotations_.empty() ? nullptr : &turned);
 }
 
 KeyRotation LayerOps::rotation(const Layer& layer) const {

@@ -46,7 +46,9 @@ class LayerOps final : public AttentionBinding {
   void attend_tiles(Layer& layer, const ggml_tensor* q, ggml_tensor* out, int thread);
   void attend_split(Layer& layer, const ggml_tensor* q, ggml_tensor* out, int thread);
   void evict(Layer& layer, const ggml_tensor* q, int thread);
-  void plan(Layer& layer, const LayerStep& step);
+  void begin_plan(Layer& layer) const;
+  Status choose(Layer& layer, const LayerStep& step, int head, void* scratch) const;
+  Status finish_plan(Layer& layer, const LayerStep& step) const;
   void plan_window(Layer& layer);
   void record(Layer& layer);
   Status prepare();

@@ -10,10 +10,27 @@
 
 namespace keynest {
 
+/// The positions of a head's rows, as its pages or an array have them; they are looked up where scores are
+/// equal only. Views what it is made of.
+class RowPositions {
+ public:
+  RowPositions(const HeadRows& head) : head_(&head) {}  // NOLINT(google-explicit-constructor)
+  RowPositions(const std::vector<Position>& positions)
+      : array_(positions.data()) {}  // NOLINT(google-explicit-constructor)
+
+  Position operator[](std::size_t row) const {
+    return head_ != nullptr ? head_->position(Row{static_cast<std::int32_t>(row)}) : array_[row];
+  }
+
+ private:
+  const HeadRows* head_ = nullptr;
+  const Position* array_ = nullptr;
+};
+
 /// One head's entries, by row. Scores must not be NaN; infinities are allowed.
 struct ScoredRows {
   std::span<const float> scores;
-  std::span<const Position> positions;
+  RowPositions positions;
 };
 
 /// Writes the `k` best rows, ascending, into `kept`. k <= scores.size().

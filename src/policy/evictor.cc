@@ -29,28 +29,33 @@ std::int32_t first_non_finite(std::span<const float> scores) {
   return static_cast<std::int32_t>(bad - scores.begin());
 }
 
-bool heads_agree(std::span<const HeadScores> heads) {
-  return std::all_of(heads.begin(), heads.end(),
-                     [&](const HeadScores& h) { return h.positions == heads.front().positions; });
+bool same_positions(const HeadRows& a, const HeadRows& b) {
+  if (a.rows != b.rows) return false;
+  for (int page = 0; page < a.page_count(); ++page) {
+    if (!std::equal(a.positions(page), a.positions(page) + a.rows_in_page(page), b.positions(page)))
+      return false;
+  }
+  return true;
 }
 
-void read_positions(const HeadRows& rows, std::vector<Position>& positions) {
-  positions.clear();
-  for (int page = 0; page < rows.page_count(); ++page) {
-    const Position* first = rows.positions(page);
-    positions.insert(positions.end(), first, first + rows.rows_in_page(page));
-  }
+bool heads_agree(std::span<const HeadRows> heads) {
+  return std::all_of(heads.begin(), heads.end(),
+                     [&](const HeadRows& head) { return same_positions(head, heads.front()); });
+}
+
+// Unlike assign, keeps room for more.
+void copy_scores(std::span<const float> scores, std::vector<float>& copy) {
+  copy.resize(scores.size());
+  std::copy(scores.begin(), scores.end(), copy.begin());
 }
 
 // Every head's scores become the mean over the heads.
-template <typename Heads, typename ScoresOf>
-void average_over(Heads& heads, ScoresOf scores_of) {
-  const std::size_t rows = scores_of(heads[0]).size();
-  for (std::size_t row = 0; row < rows; ++row) {
+void average_over(std::span<std::vector<float>> heads) {
+  for (std::size_t row = 0; row < heads[0].size(); ++row) {
     double sum = 0;
-    for (auto& head : heads) sum += scores_of(head)[row];
+    for (const std::vector<float>& scores : heads) sum += scores[row];
     const auto mean = static_cast<float>(sum / static_cast<double>(heads.size()));
-    for (auto& head : heads) scores_of(head)[row] = mean;
+    for (std::vector<float>& scores : heads) scores[row] = mean;
   }
 }
 
@@ -78,6 +83,9 @@ class LayerEvictor final : public Evictor {
                void* scratch) const override;
   Status plan(const LayerStep& step, std::span<const std::vector<float>> scores,
               LayerPlan& plan) const override;
+  bool heads_apart() const override { return spec_.heads == HeadAllocation::kUniform && !needs_.whole_layer; }
+  Status plan_head(const LayerStep& step, int head, std::span<const float> scores,
+                   std::vector<Row>& kept) const override;
   void publish(const LayerStep& step, std::span<std::vector<float>> scores) const override;
   std::size_t scratch_bytes(const PageLayout& layout, std::int32_t rows) const override;
 
@@ -86,8 +94,11 @@ class LayerEvictor final : public Evictor {
   QueryRing ring(LayerState& state, int head) const;
   std::span<const float> attention(LayerState& state, const LayerStep& step, int head,
                                    Scratch& scratch) const;
-  Status share_scores(std::vector<HeadScores>& heads) const;
-  Status raise_pins(const LayerStep& step, std::vector<HeadScores>& heads) const;
+  Status share_scores(const LayerStep& step, std::vector<std::vector<float>>& scores) const;
+  Pins pins(const LayerStep& step) const;
+  Status raise_pins(const LayerStep& step, int head, std::span<float> scores) const;
+  Status plan_together(const LayerStep& step, std::span<const std::vector<float>> scores,
+                       LayerPlan& plan) const;
   std::int32_t secured(std::int32_t budget) const;
 
   PolicySpec spec_;
@@ -198,53 +209,74 @@ std::int32_t LayerEvictor::secured(std::int32_t budget) const {
 }
 
 // One set for all heads: they hold the same entries in the same rows, so scores are averaged row by row.
-Status LayerEvictor::share_scores(std::vector<HeadScores>& heads) const {
-  if (!heads_agree(heads)) {
+Status LayerEvictor::share_scores(const LayerStep& step, std::vector<std::vector<float>>& scores) const {
+  if (!heads_agree(step.heads)) {
     return Error{ErrorCode::kInternal, spec_.method + ": the heads of a layer hold different entries"};
   }
-  average_over(heads, [](HeadScores& head) -> std::vector<float>& { return head.scores; });
+  average_over(scores);
   return {};
 }
 
-// Errors: more pins in a head than the budget holds.
-Status LayerEvictor::raise_pins(const LayerStep& step, std::vector<HeadScores>& heads) const {
-  const Pins pins = make_pins(spec_, *policy_, step.budget, step.seen, step.protected_ranges);
-  for (HeadScores& head : heads) {
-    const std::int32_t pinned = pins.raise(head.positions, head.scores);
-    if (pinned > step.budget) {
-      return pins_above_budget(pinned, step.budget, pins.first, step.seen - pins.recent_from);
-    }
+Pins LayerEvictor::pins(const LayerStep& step) const {
+  return make_pins(spec_, *policy_, step.budget, step.seen, step.protected_ranges);
+}
+
+// Errors: more pins in the head than the budget holds.
+Status LayerEvictor::raise_pins(const LayerStep& step, int head, std::span<float> scores) const {
+  const Pins held = pins(step);
+  const std::int32_t pinned = held.raise(step.heads[index(head)], scores);
+  if (pinned <= step.budget) return {};
+  return pins_above_budget(pinned, step.budget, held.first, step.seen - held.recent_from);
+}
+
+Status LayerEvictor::plan_head(const LayerStep& step, int head, std::span<const float> scores,
+                               std::vector<Row>& kept) const {
+  thread_local std::vector<float> raised;
+  const HeadRows& rows = step.heads[index(head)];
+  const bool over = evicts() && rows.rows > step.budget;
+  if (over && pins(step).any(step.seen)) {
+    copy_scores(scores, raised);
+    KEYNEST_TRY(raise_pins(step, head, raised));
+    scores = raised;
   }
+  keep_best({scores, rows}, over ? step.budget : rows.rows, kept);
+  return {};
+}
+
+// Heads that compete, or that keep one set.
+Status LayerEvictor::plan_together(const LayerStep& step, std::span<const std::vector<float>> scores,
+                                   LayerPlan& plan) const {
+  thread_local std::vector<std::vector<float>> raised;
+  thread_local std::vector<ScoredRows> heads;
+  raised.resize(scores.size());
+  for (std::size_t h = 0; h < scores.size(); ++h) copy_scores(scores[h], raised[h]);
+  if (needs_.whole_layer) KEYNEST_TRY(share_scores(step, raised));
+  heads.clear();
+  for (std::size_t h = 0; h < scores.size(); ++h) {
+    KEYNEST_TRY(raise_pins(step, static_cast<int>(h), raised[h]));
+    heads.push_back({raised[h], step.heads[h]});
+  }
+  if (spec_.heads == HeadAllocation::kAdaptive) {
+    keep_across_heads(heads, step.budget, secured(step.budget), plan.kept);
+    return {};
+  }
+  for (std::size_t h = 0; h < heads.size(); ++h) keep_best(heads[h], step.budget, plan.kept[h]);
   return {};
 }
 
 Status LayerEvictor::plan(const LayerStep& step, std::span<const std::vector<float>> scores,
                           LayerPlan& plan) const {
-  thread_local std::vector<HeadScores> heads;
   plan.kept.resize(scores.size());
-  heads.resize(scores.size());
-  for (std::size_t h = 0; h < heads.size(); ++h) {
-    heads[h].scores.resize(scores[h].size());  // unlike assign, with room for more
-    std::copy(scores[h].begin(), scores[h].end(), heads[h].scores.begin());
-    read_positions(step.heads[h], heads[h].positions);
-  }
-  const bool over = over_budget(step);
-  if (over && needs_.whole_layer) KEYNEST_TRY(share_scores(heads));
-  if (over) KEYNEST_TRY(raise_pins(step, heads));
-  if (over && spec_.heads == HeadAllocation::kAdaptive) {
-    keep_across_heads(heads, step.budget, secured(step.budget), plan.kept);
-    return {};
-  }
-  for (std::size_t h = 0; h < heads.size(); ++h) {
-    keep_best(heads[h], over ? step.budget : step.heads[h].rows, plan.kept[h]);
+  if (!heads_apart() && over_budget(step)) return plan_together(step, scores, plan);
+  for (std::size_t h = 0; h < scores.size(); ++h) {
+    KEYNEST_TRY(plan_head(step, static_cast<int>(h), scores[h], plan.kept[h]));
   }
   return {};
 }
 
 void LayerEvictor::publish(const LayerStep& step, std::span<std::vector<float>> scores) const {
   if (!evicts()) return;
-  if (needs_.whole_layer)
-    average_over(scores, [](std::vector<float>& s) -> std::vector<float>& { return s; });
+  if (needs_.whole_layer) average_over(scores);
   const Pins recent{0, std::max(0, step.seen - policy_->recent_pins(step.budget)), {}, 0};
   const auto is_recent = [&](std::size_t h, std::size_t row) {
     return recent.hold(step.heads[h].position(Row{static_cast<std::int32_t>(row)}));

@@ -3,7 +3,7 @@
 //
 // Order of a block, in prefill and in decode: append, attend, observe (all heads), and when the schedule asks
 // for an eviction and over_budget(): score (all heads), plan, apply. observe runs after every block, evicted
-// or not.
+// or not. Where heads_apart(), the plan can be made head by head.
 #pragma once
 
 #include <cstdint>
@@ -80,9 +80,16 @@ class Evictor {
                        void* scratch) const = 0;
 
   /// plan = which rows stay, from the scores of all heads; its memory is reused. Errors: pins above the
-  /// budget; kNonFinite.
+  /// budget.
   virtual Status plan(const LayerStep& step, std::span<const std::vector<float>> scores,
                       LayerPlan& plan) const = 0;
+
+  /// True when what a head keeps does not depend on the other heads' scores, so that plan_head() can follow
+  /// a head's score() at once.
+  virtual bool heads_apart() const = 0;
+  /// What plan() does for one head; `kept` = its rows that stay, ascending. Only where heads_apart().
+  virtual Status plan_head(const LayerStep& step, int head, std::span<const float> scores,
+                           std::vector<Row>& kept) const = 0;
 
   /// Turns the scores of score() into the ones to show: averaged over the layer where the method does so,
   /// entries the method keeps for being recent raised to 1 above the layer's best, as the published code

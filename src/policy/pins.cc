@@ -49,6 +49,24 @@ std::int64_t positions_above(const std::vector<PositionRange>& sorted, std::int3
   return count;
 }
 
+std::int32_t raise_page(const Pins& pins, std::span<const Position> positions, std::span<float> scores) {
+  constexpr float kPinned = std::numeric_limits<float>::infinity();
+  std::int32_t pinned = 0;
+  for (std::size_t i = 0; i < scores.size(); ++i) {  // no branch: compilers vectorise it
+    const std::int32_t p = to_int(positions[i]);
+    const bool at_an_end = (p < pins.first) | (p >= pins.recent_from);
+    const float score = p < pins.wanted_first ? std::numeric_limits<float>::max() : scores[i];
+    scores[i] = at_an_end ? kPinned : score;
+    pinned += at_an_end ? 1 : 0;
+  }
+  for (std::size_t i = 0; i < scores.size() && !pins.ranges.empty(); ++i) {
+    if (scores[i] == kPinned || !pins.hold(positions[i])) continue;
+    scores[i] = kPinned;
+    ++pinned;
+  }
+  return pinned;
+}
+
 }  // namespace
 
 bool Pins::hold(Position position) const {
@@ -58,20 +76,16 @@ bool Pins::hold(Position position) const {
                      [=](const PositionRange& r) { return position >= r.first && position < r.last; });
 }
 
-std::int32_t Pins::raise(std::span<const Position> positions, std::span<float> scores) const {
-  constexpr float kPinned = std::numeric_limits<float>::infinity();
+bool Pins::any(std::int32_t seen) const {
+  return first > 0 || recent_from < seen || !ranges.empty() || wanted_first > 0;
+}
+
+std::int32_t Pins::raise(const HeadRows& head, std::span<float> scores) const {
   std::int32_t pinned = 0;
-  for (std::size_t i = 0; i < scores.size(); ++i) {  // no branch: compilers vectorise it
-    const std::int32_t p = to_int(positions[i]);
-    const bool at_an_end = (p < first) | (p >= recent_from);
-    const float score = p < wanted_first ? std::numeric_limits<float>::max() : scores[i];
-    scores[i] = at_an_end ? kPinned : score;
-    pinned += at_an_end ? 1 : 0;
-  }
-  for (std::size_t i = 0; i < scores.size() && !ranges.empty(); ++i) {
-    if (scores[i] == kPinned || !hold(positions[i])) continue;
-    scores[i] = kPinned;
-    ++pinned;
+  for (int page = 0; page < head.page_count(); ++page) {
+    const auto count = static_cast<std::size_t>(head.rows_in_page(page));
+    pinned += raise_page(*this, {head.positions(page), count},
+                         scores.subspan(static_cast<std::size_t>(page) * kPageRows, count));
   }
   return pinned;
 }

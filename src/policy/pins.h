@@ -20,10 +20,12 @@ struct Pins {
   std::int32_t wanted_first = 0;
 
   bool hold(Position position) const;
+  /// False when no entry of `seen` tokens is held or wanted.
+  bool any(std::int32_t seen) const;
 
   /// Scores of pinned entries become +inf, those of wanted ones the largest finite float. Returns how many
   /// are pinned.
-  std::int32_t raise(std::span<const Position> positions, std::span<float> scores) const;
+  std::int32_t raise(const HeadRows& head, std::span<float> scores) const;
 };
 
 /// seen: tokens so far; budget: N of the layer.

@@ -126,6 +126,11 @@ TEST(Pins, ProtectedRangesAreChecked) {
   EXPECT_TRUE(evictor("full")->check_pins(0, std::vector{range(0, 500)}, 0).ok());
 }
 
+struct HeadScores {
+  std::vector<float> scores;
+  std::vector<Position> positions;
+};
+
 // Direct form of the competition, to compare with.
 std::vector<std::vector<Row>> compete_slowly(const std::vector<HeadScores>& heads, int budget, int secured) {
   struct Entry {
@@ -177,8 +182,10 @@ TEST(Heads, CompetitionEqualsItsDirectForm) {
     if (most == 0) continue;
     const int budget = 1 + static_cast<int>(rng() % static_cast<std::size_t>(most));
     const int secured = static_cast<int>(rng() % static_cast<std::size_t>(budget + 1));
+    std::vector<ScoredRows> views;
+    for (const HeadScores& head : heads) views.push_back({head.scores, head.positions});
     std::vector<std::vector<Row>> kept;
-    keep_across_heads(heads, budget, secured, kept);
+    keep_across_heads(views, budget, secured, kept);
     ASSERT_EQ(kept, compete_slowly(heads, budget, secured)) << "round " << round;
   }
 }
