@@ -1,6 +1,8 @@
 #include "kernels/rows.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "kernels/stored.h"
 
@@ -19,39 +21,65 @@ struct Entry {
         row(to_int(at) % kPageRows) {}
 };
 
-/// Copies column `from` of a matrix [count, 64] over column `to` of another.
-template <class T>
-void copy_column(const std::byte* in, int from, std::byte* out, int to, int count) {
-  const T* source = reinterpret_cast<const T*>(in) + from;
-  T* target = reinterpret_cast<T*>(out) + to;
-  for (int i = 0; i < count; ++i) target[i * kPageRows] = source[i * kPageRows];
+/// Column `to` of a matrix [count, 64] becomes column `from` of another.
+struct CopyColumn {
+  template <class T>
+  static void run(T* from, T* to, int count) {
+    for (int i = 0; i < count; ++i) to[i * kPageRows] = from[i * kPageRows];
+  }
+};
+struct SwapColumns {
+  template <class T>
+  static void run(T* a, T* b, int count) {
+    for (int i = 0; i < count; ++i) std::swap(a[i * kPageRows], b[i * kPageRows]);
+  }
+};
+
+/// Runs Work on the columns of a and b of a matrix of T that starts `offset` bytes after the keys.
+template <class T, class Work>
+void on_columns(const Entry& a, const Entry& b, std::size_t offset, int count) {
+  Work::run(reinterpret_cast<T*>(a.keys + offset) + a.row, reinterpret_cast<T*>(b.keys + offset) + b.row,
+            count);
 }
 
-void copy_key(const PageLayout& layout, const Entry& from, const Entry& to) {
+template <class Work>
+void on_keys(const PageLayout& layout, const Entry& a, const Entry& b) {
   const int d = layout.head_dim;
   switch (layout.type) {
     case KvType::kF32:
-      return copy_column<float>(from.keys, from.row, to.keys, to.row, d);
+      return on_columns<float, Work>(a, b, 0, d);
     case KvType::kF16:
     case KvType::kBF16:
-      return copy_column<std::uint16_t>(from.keys, from.row, to.keys, to.row, d);
+      return on_columns<std::uint16_t, Work>(a, b, 0, d);
     case KvType::kQ8_0: {
-      copy_column<std::int8_t>(from.keys, from.row, to.keys, to.row, d);
-      const int scales = d * kPageRows;
-      return copy_column<std::uint16_t>(from.keys + scales, from.row, to.keys + scales, to.row, d / 32);
+      on_columns<std::int8_t, Work>(a, b, 0, d);
+      return on_columns<std::uint16_t, Work>(a, b, static_cast<std::size_t>(d) * kPageRows, d / 32);
     }
   }
 }
 
-void copy_value(const PageLayout& layout, const Entry& from, const Entry& to) {
+/// Calls work(bytes of a, bytes of b, how many) for the parts of their values.
+template <class Work>
+void on_values(const PageLayout& layout, const Entry& a, const Entry& b, const Work& work) {
+  const auto part = [&](std::size_t offset, std::size_t bytes) {
+    work(a.values + offset + static_cast<std::size_t>(a.row) * bytes,
+         b.values + offset + static_cast<std::size_t>(b.row) * bytes, bytes);
+  };
   const auto d = static_cast<std::size_t>(layout.head_dim);
-  const auto source = static_cast<std::size_t>(from.row), target = static_cast<std::size_t>(to.row);
-  const std::size_t bytes = layout.type == KvType::kQ8_0 ? d : row_bytes(layout.type, layout.head_dim);
-  std::memmove(to.values + target * bytes, from.values + source * bytes, bytes);
-  if (layout.type == KvType::kQ8_0) {
-    const std::size_t scales = kPageRows * d, scale_bytes = 2 * (d / 32);
-    std::memmove(to.values + scales + target * scale_bytes, from.values + scales + source * scale_bytes,
-                 scale_bytes);
+  if (layout.type != KvType::kQ8_0) return part(0, row_bytes(layout.type, layout.head_dim));
+  part(0, d);
+  part(kPageRows * d, 2 * (d / 32));
+}
+
+/// Calls work(number of a, number of b) for what stands beside keys and values.
+template <class Work>
+void on_numbers(const HeadRows& head, Row a, Row b, const Work& work) {
+  const int page_a = to_int(a) / kPageRows, page_b = to_int(b) / kPageRows;
+  const int row_a = to_int(a) % kPageRows, row_b = to_int(b) % kPageRows;
+  work(head.positions(page_a)[row_a], head.positions(page_b)[row_b]);
+  work(head.inv_norms(page_a)[row_a], head.inv_norms(page_b)[row_b]);
+  for (int s = 0; s < head.layout->state_floats; ++s) {
+    work(head.state(page_a, s)[row_a], head.state(page_b, s)[row_b]);
   }
 }
 
@@ -71,14 +99,19 @@ void read_strided(KvType type, const std::byte* matrix, int first, int stride, i
 
 void move_row(const HeadRows& head, Row from, Row to) {
   const Entry source(head, from), target(head, to);
-  copy_key(*head.layout, source, target);
-  copy_value(*head.layout, source, target);
-  const int from_page = to_int(from) / kPageRows, to_page = to_int(to) / kPageRows;
-  head.positions(to_page)[target.row] = head.positions(from_page)[source.row];
-  head.inv_norms(to_page)[target.row] = head.inv_norms(from_page)[source.row];
-  for (int s = 0; s < head.layout->state_floats; ++s) {
-    head.state(to_page, s)[target.row] = head.state(from_page, s)[source.row];
-  }
+  on_keys<CopyColumn>(*head.layout, source, target);
+  on_values(*head.layout, source, target,
+            [](const std::byte* in, std::byte* out, std::size_t bytes) { std::memmove(out, in, bytes); });
+  on_numbers(head, from, to, [](const auto& in, auto& out) { out = in; });
+}
+
+void swap_rows(const HeadRows& head, Row a, Row b) {
+  const Entry first(head, a), second(head, b);
+  on_keys<SwapColumns>(*head.layout, first, second);
+  on_values(*head.layout, first, second, [](std::byte* x, std::byte* y, std::size_t bytes) {
+    if (x != y) std::swap_ranges(x, x + bytes, y);
+  });
+  on_numbers(head, a, b, [](auto& x, auto& y) { std::swap(x, y); });
 }
 
 void read_key(const HeadRows& head, Row row, float* out) {

@@ -22,6 +22,9 @@ void write_key(const HeadRows& head, Row row, const float* key);
 /// Copies the whole entry at `from` (key, value, position, norm, policy state) over the one at `to`.
 void move_row(const HeadRows& head, Row from, Row to);
 
+/// Exchanges two whole entries.
+void swap_rows(const HeadRows& head, Row a, Row b);
+
 /// Reads one entry's key / value back as float [head_dim].
 void read_key(const HeadRows& head, Row row, float* out);
 void read_value(const HeadRows& head, Row row, float* out);

@@ -162,6 +162,31 @@ TEST(Rows, MovedEntriesArriveWhole) {
   }
 }
 
+TEST(Rows, ExchangedEntriesArriveWhole) {
+  std::mt19937 random(4);
+  for (const Storage& s : kStorages) {
+    SCOPED_TRACE(name_of(s.type));
+    TestHead head(s.type, s.head_dim, 128, 2);
+    const Entries entries(random, 128, s.head_dim);
+    entries.write(head.view(), 0, 128);
+    for (int state = 0; state < 2; ++state) {
+      head.view().state(1, state)[36] = 10.0f + static_cast<float>(state);
+      head.view().state(0, state)[7] = 20.0f + static_cast<float>(state);
+    }
+    swap_rows(head.view(), Row{100}, Row{7});
+    swap_rows(head.view(), Row{20}, Row{21});
+    swap_rows(head.view(), Row{5}, Row{5});
+    const auto origin = [](int row) {
+      return row == 7 ? 100 : row == 100 ? 7 : row == 20 ? 21 : row == 21 ? 20 : row;
+    };
+    for (int row = 0; row < 128; ++row) expect_entry(head.view(), row, entries, origin(row));
+    for (int state = 0; state < 2; ++state) {
+      EXPECT_EQ(head.view().state(0, state)[7], 10.0f + static_cast<float>(state));
+      EXPECT_EQ(head.view().state(1, state)[36], 20.0f + static_cast<float>(state));
+    }
+  }
+}
+
 TEST_P(RowsTest, ZeroKeysHaveAFiniteInverseNorm) {
   for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0}) {
     TestHead head(type, 32, 1);
