@@ -12,6 +12,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/attention.h"
+#include "kernels/attention_quants-inl.h"
 #include "kernels/attention_scratch.h"
 #include "kernels/attention_softmax-inl.h"
 #include "kernels/attention_tile-inl.h"
@@ -143,6 +144,20 @@ PageReader<Stored, kOnce> stored_page(const Tile& tile, int page) {
   }
 }
 
+/// The same of a page of q8_0.
+template <bool kOnce>
+QuantPage<kOnce> quant_page(const Tile& tile, int page) {
+  const HeadRows& rows = tile.keys;
+  const int next = std::min(page + 1, rows.page_count() - 1);
+  const auto dim = static_cast<std::size_t>(tile.head_dim());
+  const std::byte *keys = rows.keys(page), *values = rows.values(page);
+  if constexpr (kOnce) {
+    return {keys, values, dim, values, rows.keys(next)};
+  } else {
+    return {keys, values, dim, rows.keys(next), rows.values(next)};
+  }
+}
+
 /// The page's keys (and values) converted into the scratch.
 template <bool kValues>
 PageReader<float> converted_page(const Tile& tile, int page) {
@@ -159,8 +174,8 @@ PageReader<float> converted_page(const Tile& tile, int page) {
   return {s.keys, s.values, stride, nullptr, nullptr};
 }
 
-/// Calls work(reader) with the page as stored where the products can read that, else converted. kOnce: no
-/// other tile will read it.
+/// Calls work(reader) with the page as stored where its numbers can be read one by one, else converted.
+/// kOnce: no other tile will read it.
 template <bool kValues, bool kOnce = false, class Work>
 void read_page(const Tile& tile, int page, const Work& work) {
   const KvType type = tile.keys.layout->type;
@@ -171,6 +186,21 @@ void read_page(const Tile& tile, int page, const Work& work) {
     if (type == KvType::kBF16) return work(stored_page<hwy::bfloat16_t, false>(tile, page));
   }
   work(converted_page<kValues>(tile, page));
+}
+
+/// Up to so many query rows q8_0 is read as it is stored; for more, a page is converted once.
+inline constexpr int kMaxQuantRows = 16;
+
+/// read_page for outputs, which may read q8_0 as it is stored. Without them it is converted, so that policies
+/// choose as they do over the same numbers in float.
+template <bool kValues, bool kOnce, class Work>
+void read_page_for_products(const Tile& tile, int page, const Work& work) {
+  if constexpr (kValues) {
+    // Known from the whole block, so that it is the same for every tile.
+    const bool few = tile.block.tokens * tile.block.group <= kMaxQuantRows;
+    if (few && tile.keys.layout->type == KvType::kQ8_0) return work(quant_page<kOnce>(tile, page));
+  }
+  read_page<kValues, kOnce>(tile, page, work);
 }
 
 /// Online softmax of all rows of the tile over pages [first, last).
@@ -185,8 +215,8 @@ void add_pages(const Tile& tile, int first, int last) {
     positions.load(tile.keys, page);
     if (meeting(s, 0, tile.rows(), positions) == Meeting::kNone) continue;
     const int count = tile.keys.rows_in_page(page);
-    read_page<kValues, kOnce>(tile, page,
-                              [&](const auto& reader) { add_page<kValues>(tile, reader, positions, count); });
+    read_page_for_products<kValues, kOnce>(
+        tile, page, [&](const auto& reader) { add_page<kValues>(tile, reader, positions, count); });
   }
 }
 

@@ -171,16 +171,21 @@ HWY_INLINE void add_values_of(int vectors, const Page& page, const ValueSum& job
 }
 
 /// The columns, `vectors` vectors of them, are shared evenly by as few strips as possible.
-template <int kRows = kMaxRows, class Page>
-HWY_INLINE void add_values(int rows, int vectors, const Page& page, const ValueSum& job) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) return add_values<kRows - 1>(rows, vectors, page, job);
-  }
+template <int kRows, class Page>
+HWY_INLINE void add_values_of_rows(int vectors, const Page& page, const ValueSum& job) {
   const int strips = (vectors + strip_vectors(kRows) - 1) / strip_vectors(kRows);
   for (int strip = 0; strip < strips; ++strip) {
     const int first = vectors * strip / strips, last = vectors * (strip + 1) / strips;
     add_values_of<kRows>(last - first, page, job, static_cast<std::size_t>(first) * kLanes);
   }
+}
+
+template <int kRows = kMaxRows, class Page>
+HWY_INLINE void add_values(int rows, int vectors, const Page& page, const ValueSum& job) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return add_values<kRows - 1>(rows, vectors, page, job);
+  }
+  add_values_of_rows<kRows>(vectors, page, job);
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

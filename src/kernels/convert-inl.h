@@ -48,12 +48,17 @@ HWY_INLINE void half_to_f32(const Half* in, std::size_t count, float* out) {
   }
 }
 
+/// Lanes of int8 quants starting at `in`, not yet scaled.
+template <class D>
+HWY_INLINE hn::Vec<D> load_quants(D d, const std::int8_t* in) {
+  const hn::Rebind<std::int32_t, D> integers;
+  return hn::ConvertTo(d, hn::PromoteTo(integers, hn::LoadU(hn::Rebind<std::int8_t, D>(), in)));
+}
+
 /// out[kLanes] of int8 quants times one scale per lane.
 template <class D, class V>
 HWY_INLINE void scale_quants(D d, const std::int8_t* quants, V scale, float* out) {
-  const hn::Rebind<std::int32_t, D> integers;
-  const auto wide = hn::PromoteTo(integers, hn::LoadU(hn::Rebind<std::int8_t, D>(), quants));
-  hn::StoreU(hn::Mul(hn::ConvertTo(d, wide), scale), d, out);
+  hn::StoreU(hn::Mul(load_quants(d, quants), scale), d, out);
 }
 
 /// Dimensions [first, last) of q8_0 keys: quants [head_dim, 64], scales [head_dim / 32, 64].

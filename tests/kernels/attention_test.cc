@@ -92,12 +92,27 @@ TEST_P(AttentionTest, Groups) {
   }
 }
 
+// The products over integers, in all the ways rows and blocks of dimensions are shared by strips, up to more
+// rows than are read that way.
+TEST_P(AttentionTest, GroupsOverQuants) {
+  std::mt19937 random(13);
+  for (int group = 1; group <= 8; ++group) {
+    for (const int d : {32, 64, 96, 128, 160}) {
+      run_attend_pages({KvType::kQ8_0, d, 150, group, 1, 0}, random);
+      run_attend({KvType::kQ8_0, d, 100, group, 2, 0}, random);
+    }
+    run_attend_pages({KvType::kQ8_0, 64, 150, group, 3, 0}, random);
+    run_attend({KvType::kQ8_0, 96, 150, group, 9, 0}, random);
+  }
+}
+
 TEST_P(AttentionTest, RowCounts) {
   std::mt19937 random(3);
   for (const int rows : {1, 2, 63, 64, 65, 127, 128, 129, 400}) {
     run_attend({KvType::kF16, 32, rows, 2, std::min(rows, 3), 0}, random);
     run_attend_pages({KvType::kF16, 32, rows, 2, 1, 0}, random);
     run_attend_pages({KvType::kF32, 32, rows, 2, 1, 0}, random);
+    run_attend_pages({KvType::kQ8_0, 32, rows, 2, 1, 0}, random);
   }
 }
 
