@@ -35,11 +35,15 @@ class HeadCache {
   std::size_t pages() const { return pages_.size(); }
 
   /// The committed entries.
-  HeadRows view(const PageLayout& layout) const { return {&layout, data_.data(), rows_}; }
+  HeadRows view(const PageLayout& layout) const { return view_with(layout, 0); }
   /// The committed entries and `pending` rows after them that were reserved.
   HeadRows view_with(const PageLayout& layout, std::int32_t pending) const {
-    return {&layout, data_.data(), rows_ + pending};
+    return {&layout, data_.data(), rows_ + pending, unit_sum_.data(), summed_rows_};
   }
+
+  /// From now on evictions leave behind the sum of the unit keys of `head_dim` numbers of all entries there
+  /// are.
+  void keep_unit_sum(int head_dim) { unit_sum_.resize(static_cast<std::size_t>(head_dim)); }
 
   /// Fresh pages that appending `count` rows takes: new ones, and a copy of the last page when it is shared
   /// (`exclusive`: of every shared page, for policies that rewrite the state of old entries).
@@ -70,10 +74,13 @@ class HeadCache {
   std::size_t first_written(bool exclusive) const;
   void replace(std::size_t index, Page* fresh, PagePool& pool);
   void own(Row row, std::vector<Page*>& fresh, PagePool& pool);
+  void cut_unit_sum(const HeadRows& rows, std::int32_t kept, std::span<const RowMove> moves, bool turned);
 
   std::vector<Page*> pages_;
   std::vector<std::byte*> data_;  // pages_[i]->data, as the kernels want it
   std::int32_t rows_ = 0;
+  std::vector<double> unit_sum_;  // sum_unit_keys() of rows [0, summed_rows_); empty: none is kept
+  std::int32_t summed_rows_ = 0;
 };
 
 }  // namespace keynest

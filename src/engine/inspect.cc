@@ -6,6 +6,7 @@
 
 #include "engine/session_impl.h"
 #include "kernels/key_scores.h"
+#include "kernels/key_sums.h"
 
 namespace keynest {
 namespace {

@@ -110,6 +110,7 @@ class Layer {
                                          std::numeric_limits<std::size_t>::max())),
         cache_(pool_, 1, tensors.kv_heads),
         state_(evictor_->new_state()) {
+    if (evictor_->needs().unit_key_sum) cache_.keep_unit_sum(0);
     keys_ = padded(tensors.keys, tensors.head_dim, dim_);
     queries_ = padded(tensors.queries, tensors.head_dim, dim_);
     values_ = tensors.values.empty() ? std::vector<float>(keys_.size(), 0.0f)

@@ -1,5 +1,5 @@
-// Passes over a head's keys that key-only policies are made of. All are O(rows * head_dim), read the
-// keys as stored, and accumulate sums over rows in double.
+// Passes over a head's keys that key-only policies are made of. All are O(rows * head_dim) and read the keys
+// as stored. Sums of keys: kernels/key_sums.h.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,6 @@
 #include "kernels/page.h"
 
 namespace keynest {
-
-/// out[head_dim] = sum over rows of key / max(|key|, 1e-12).
-void sum_unit_keys(const HeadRows& head, double* out);
-
-/// out[head_dim] = sum over rows of key.
-void sum_keys(const HeadRows& head, double* out);
 
 /// out[rows] = key_i . anchor (anchor: float [head_dim]).
 void dot_keys(const HeadRows& head, const float* anchor, float* out);

@@ -40,6 +40,9 @@ struct HeadRows {
   const PageLayout* layout = nullptr;
   std::byte* const* pages = nullptr;  ///< [ceil(rows / 64)]
   std::int32_t rows = 0;
+  /// [head_dim] sum_unit_keys() of rows [0, summed_rows), where the store keeps it.
+  const double* unit_sum = nullptr;
+  std::int32_t summed_rows = 0;
 
   int page_count() const { return (rows + kPageRows - 1) / kPageRows; }
   int rows_in_page(int page) const {

@@ -1,12 +1,13 @@
 // keydiff: keys that differ most from the typical key of their head are kept.
 // "KeyDiff: Key Similarity-Based KV Cache Eviction for Long-Context LLM Inference in Resource-Constrained
 // Environments" (arXiv 2504.15364), section 3; the ablations of anchor and metric are its appendix. The
-// default scores -cos(k_i, mean of k_j/|k_j|) in two passes over the keys. Tested against golden/reference.py
-// (keydiff*).
+// default scores -cos(k_i, mean of k_j/|k_j|) in one pass over the keys where the store maintains their sum,
+// else in two. Tested against golden/reference.py (keydiff*).
 #include <algorithm>
 #include <vector>
 
 #include "kernels/key_scores.h"
+#include "kernels/key_sums.h"
 #include "kernels/rows.h"
 #include "policy/registry.h"
 #include "policy/scratch.h"
@@ -45,7 +46,11 @@ class KeyDiff final : public Policy {
   KeyDiff(Anchor anchor, Metric metric, int head_dim)
       : anchor_(anchor), metric_(metric), head_dim_(static_cast<std::size_t>(head_dim)) {}
 
-  PolicyNeeds needs() const override { return {}; }
+  PolicyNeeds needs() const override {
+    PolicyNeeds needs;
+    needs.unit_key_sum = anchor_ == Anchor::kMean;
+    return needs;
+  }
 
   std::size_t scratch_bytes(std::int32_t) const override {
     return scratch_size<double>(head_dim_) + scratch_size<float>(head_dim_);

@@ -33,6 +33,7 @@ struct PolicyNeeds {
   int window = 0;            ///< queries, for kWindow
   bool whole_layer = false;  ///< attention averaged over all query heads of the layer: one set for all heads
   bool per_query_head = false;  ///< attention of each query head apart instead of the mean of the group
+  bool unit_key_sum = false;    ///< the store maintains the sum of k / |k|, see HeadRows::unit_sum
   int row_state = 0;            ///< floats per entry, in the pages: evicted, forked, saved with them
   int head_state = 0;           ///< doubles per head, stored in the sequence
 

@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "kernels/key_sums.h"
 #include "kernels/rows.h"
 #include "support/resident.h"
 
@@ -222,6 +223,145 @@ TEST(SequenceCache, ExclusiveReserveCopiesEverySharedPage) {
     }
   }
   copy.cancel();
+}
+
+// ------------------------------------------------------------------------------------------ sums of keys
+
+class UnitSums : public testing::TestWithParam<KvType> {
+ protected:
+  static constexpr int kDim = 32;
+
+  UnitSums() {
+    const PageLayout layout = PageLayout::make(GetParam(), kDim, 0);
+    pool_ = std::make_shared<PagePool>(layout, 4000 * layout.bytes);
+  }
+
+  void append(SequenceCache& cache, int count) {
+    ASSERT_TRUE(cache.reserve(count));
+    std::normal_distribution<float> normal;
+    std::vector<float> keys(static_cast<std::size_t>(count * kDim));
+    std::vector<Position> positions;
+    for (int i = 0; i < count; ++i) positions.push_back(Position{next_position_++});
+    for (int head = 0; head < kHeads; ++head) {
+      for (float& x : keys) x = normal(random_);
+      write_rows(cache.rows(0, head), Row{cache.head(0, head).rows()}, count, keys.data(), kDim, keys.data(),
+                 kDim, positions.data());
+    }
+    cache.commit();
+  }
+
+  /// Drops `count` random rows of every head, from `first` on.
+  void evict(SequenceCache& cache, int count, int first = 0, const KeyRotation* rotation = nullptr) {
+    std::vector<std::vector<Row>> kept(kHeads);
+    for (int head = 0; head < kHeads; ++head) {
+      std::vector<Row>& rows = kept[static_cast<std::size_t>(head)];
+      for (int r = 0; r < cache.rows(0, head).rows; ++r) rows.push_back(Row{r});
+      for (int i = 0; i < count; ++i) {
+        const auto range = rows.size() - static_cast<std::size_t>(first);
+        rows.erase(rows.begin() + first + static_cast<std::ptrdiff_t>(random_() % range));
+      }
+    }
+    LayerEviction eviction;
+    cache.plan(0, kept, eviction, rotation);
+    std::vector<LayerEviction*> all{&eviction};
+    ASSERT_TRUE(cache.prepare(all));
+    for (int head = 0; head < kHeads; ++head) cache.apply(eviction, head);
+  }
+
+  /// Whatever is maintained is what a pass over all rows finds.
+  static void expect_exact(const SequenceCache& cache) {
+    for (int head = 0; head < kHeads; ++head) {
+      const HeadRows rows = cache.rows(0, head);
+      HeadRows fresh = rows;
+      fresh.unit_sum = nullptr;
+      fresh.summed_rows = 0;
+      std::vector<double> maintained(kDim), summed(kDim);
+      sum_unit_keys(rows, maintained.data());
+      sum_unit_keys(fresh, summed.data());
+      ASSERT_EQ(maintained, summed) << head;
+    }
+  }
+
+  static std::int32_t summed_rows(const SequenceCache& cache) { return cache.rows(0, 1).summed_rows; }
+
+  std::shared_ptr<PagePool> pool_;
+  std::mt19937 random_{1};
+  int next_position_ = 0;
+};
+
+INSTANTIATE_TEST_SUITE_P(Types, UnitSums,
+                         testing::Values(KvType::kF32, KvType::kF16, KvType::kBF16, KvType::kQ8_0),
+                         [](const auto& info) { return std::string(name_of(info.param)); });
+
+TEST_P(UnitSums, AreNotKeptUnasked) {
+  SequenceCache cache(pool_, 1, kHeads);
+  append(cache, 500);
+  evict(cache, 2);
+  EXPECT_EQ(summed_rows(cache), 0);
+}
+
+TEST_P(UnitSums, AreKeptThroughEvictionsAppendsAndForks) {
+  SequenceCache cache(pool_, 1, kHeads);
+  cache.keep_unit_sum(0);
+  append(cache, 600);
+  expect_exact(cache);
+  for (int round = 0; round < 30; ++round) {
+    const int count = 1 + static_cast<int>(random_() % 9);
+    append(cache, count);
+    expect_exact(cache);
+    evict(cache, count, round % 3 == 0 ? 590 : 0);
+    EXPECT_EQ(summed_rows(cache), 600);
+    expect_exact(cache);
+  }
+  const SequenceCache copy = cache.fork();
+  EXPECT_EQ(summed_rows(copy), 600);
+  append(cache, 70);
+  evict(cache, 5);
+  expect_exact(cache);
+  expect_exact(copy);
+  EXPECT_EQ(summed_rows(cache), 665);
+}
+
+TEST_P(UnitSums, AreDroppedWhereAPassCostsLess) {
+  SequenceCache cache(pool_, 1, kHeads);
+  cache.keep_unit_sum(0);
+  append(cache, 640);
+  evict(cache, 10);
+  EXPECT_EQ(summed_rows(cache), 630);
+  evict(cache, 10);
+  EXPECT_EQ(summed_rows(cache), 0);
+  expect_exact(cache);
+  evict(cache, 9);
+  EXPECT_EQ(summed_rows(cache), 611);
+  expect_exact(cache);
+}
+
+TEST_P(UnitSums, SurviveWhatIsRolledBackAfterThem) {
+  SequenceCache cache(pool_, 1, kHeads);
+  cache.keep_unit_sum(0);
+  append(cache, 640);
+  evict(cache, 10);
+  append(cache, 50);
+  for (int head = 0; head < kHeads; ++head) cache.truncate(0, head, 635);
+  EXPECT_EQ(summed_rows(cache), 630);
+  expect_exact(cache);
+  for (int head = 0; head < kHeads; ++head) cache.truncate(0, head, 629);
+  EXPECT_EQ(summed_rows(cache), 0);
+  append(cache, 3);
+  expect_exact(cache);
+}
+
+TEST_P(UnitSums, AreDroppedWhenKeysTurn) {
+  SequenceCache cache(pool_, 1, kHeads);
+  cache.keep_unit_sum(0);
+  append(cache, 640);
+  evict(cache, 4);
+  EXPECT_EQ(summed_rows(cache), 636);
+  const std::vector<float> frequencies(kDim / 2, 0.5f);
+  const KeyRotation rotation{frequencies, true};
+  evict(cache, 4, 0, &rotation);
+  EXPECT_EQ(summed_rows(cache), 0);
+  expect_exact(cache);
 }
 
 TEST(SequenceCache, PreparingCopiesIsRefusedWhole) {

@@ -7,6 +7,7 @@
 
 #include "kernels/kernel_test.h"
 #include "kernels/key_distances.h"
+#include "kernels/key_sums.h"
 #include "kernels/rows.h"
 
 namespace keynest {
@@ -69,9 +70,101 @@ TEST_P(KeyScoresTest, SumsOfKeys) {
     std::vector<double> out(static_cast<std::size_t>(p.d), 99.0);
     sum_keys(p.head.view(), out.data());
     expect_sums(p, out, [](int) { return 1.0; });
-    sum_unit_keys(p.head.view(), out.data());
-    expect_sums(p, out, [&](int row) { return 1.0 / norm_of(p.key(row), p.d); });
   });
+}
+
+/// What one row adds to the sum of unit keys, as key_sums.h states it.
+double unit_number(const Problem& p, int row, int dim) {
+  const float inv_norm = p.head.view().inv_norms(row / kPageRows)[row % kPageRows];
+  const float unit = static_cast<float>(p.key(row)[dim]) * inv_norm;
+  return std::nearbyint(std::ldexp(static_cast<double>(unit), 28)) * std::ldexp(1.0, -28);
+}
+
+std::vector<double> unit_sum(const Problem& p, int first, int last) {
+  std::vector<double> sum(static_cast<std::size_t>(p.d));
+  for (int dim = 0; dim < p.d; ++dim) {
+    for (int row = first; row < last; ++row) sum[static_cast<std::size_t>(dim)] += unit_number(p, row, dim);
+  }
+  return sum;
+}
+
+TEST_P(KeyScoresTest, SumsOfUnitKeysAreExact) {
+  for_every_storage([](Problem& p) {
+    std::vector<double> out(static_cast<std::size_t>(p.d) + 1, 99.0);
+    sum_unit_keys(p.head.view(), out.data());
+    EXPECT_EQ(out.back(), 99.0) << "overrun";
+    out.pop_back();
+    EXPECT_EQ(out, unit_sum(p, 0, p.rows));
+    for (int dim = 0; dim < p.d; ++dim) {
+      double exact = 0;
+      for (int row = 0; row < p.rows; ++row) exact += p.key(row)[dim] / norm_of(p.key(row), p.d);
+      EXPECT_NEAR(out[static_cast<std::size_t>(dim)], exact, 1.3e-7 * p.rows) << "of unit keys";
+    }
+  });
+}
+
+TEST_P(KeyScoresTest, SumsOfUnitKeysGoOnFromAnEarlierOne) {
+  for_every_storage([](Problem& p) {
+    const std::vector<double> whole = unit_sum(p, 0, p.rows);
+    for (const int summed : {1, p.rows / 2, p.rows - 1, p.rows}) {
+      if (summed == 0) continue;
+      std::vector<double> sum = unit_sum(p, 0, summed);
+      HeadRows rows = p.head.view();
+      rows.unit_sum = sum.data();
+      rows.summed_rows = summed;
+      std::vector<double> out(sum.size());
+      sum_unit_keys(rows, out.data());
+      EXPECT_EQ(out, whole) << summed;
+      sum_unit_keys(rows, sum.data());
+      EXPECT_EQ(sum, whole) << "in place, " << summed;
+    }
+  });
+}
+
+TEST_P(KeyScoresTest, UnitKeysAreTakenOutExactly) {
+  for_every_storage([](Problem& p) {
+    std::vector<double> sum = unit_sum(p, 0, p.rows);
+    std::vector<Row> gone;
+    for (int row = p.rows - 1; row >= 0; row -= 3) gone.push_back(Row{row});
+    subtract_unit_keys(p.head.view(), gone, sum.data());
+    std::vector<double> left(sum.size());
+    for (int row = 0; row < p.rows; ++row) {
+      if ((p.rows - 1 - row) % 3 == 0) continue;
+      for (int dim = 0; dim < p.d; ++dim) left[static_cast<std::size_t>(dim)] += unit_number(p, row, dim);
+    }
+    EXPECT_EQ(sum, left);
+  });
+}
+
+// All keys alike fill the integers they are summed in.
+TEST_P(KeyScoresTest, SumsOfLikeUnitKeysAreExact) {
+  for (const KvType type : {KvType::kF32, KvType::kF16, KvType::kQ8_0}) {
+    TestHead head(type, 32, 640);
+    std::vector<float> keys(640 * 32, 0.0f);
+    for (std::size_t i = 0; i < keys.size(); i += 32) keys[i + 7] = -0.7f;
+    std::vector<Position> positions(640, Position{0});
+    write_rows(head.view(), Row{0}, 640, keys.data(), 32, keys.data(), 32, positions.data());
+    std::vector<double> out(32);
+    sum_unit_keys(head.view(), out.data());
+    EXPECT_NEAR(out[7], -640.0, 640 * 1e-7);
+    EXPECT_EQ(out[6], 0.0);
+    EXPECT_EQ(out[8], 0.0);
+  }
+}
+
+TEST_P(KeyScoresTest, KeysThatAreNotFiniteSpoilTheWholeSum) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    for (const int at : {0, 63, 64, 99}) {
+      TestHead head(KvType::kF32, 16, 100);
+      std::vector<float> keys(100 * 16, 1.0f);
+      keys[static_cast<std::size_t>(at) * 16 + 3] = bad;
+      const std::vector<Position> positions(100, Position{0});
+      write_rows(head.view(), Row{0}, 100, keys.data(), 16, keys.data(), 16, positions.data());
+      std::vector<double> out(16);
+      sum_unit_keys(head.view(), out.data());
+      for (const double sum : out) EXPECT_TRUE(std::isnan(sum)) << bad << " " << at;
+    }
+  }
 }
 
 TEST_P(KeyScoresTest, SumsOfManyRowsStayExact) {
@@ -180,7 +273,7 @@ TEST_P(KeyScoresTest, ZeroKeysAndAnchors) {
   EXPECT_FLOAT_EQ(out[1], -1.0f);
   std::vector<double> sums(16);
   sum_unit_keys(head.view(), sums.data());
-  EXPECT_NEAR(sums[0], 1.0, 1e-7);
+  EXPECT_EQ(sums[0], 1.0);
   EXPECT_EQ(sums[1], 0.0);
   std::vector<double> units(32, 9.0);
   read_unit_keys(head.view(), Row{0}, 2, units.data());
