@@ -166,43 +166,124 @@ void write_segment(const Segment& s, Squares& squares) {
   }
 }
 
-/// Quantises 32 numbers; returns the scale as stored.
-std::uint16_t quantise_block(const float* in, std::int8_t* quants) {
-  float largest = 0;
-  for (int i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(in[i]));
-  const std::uint16_t stored = to_f16(std::min(largest / 127.0f, 65504.0f));
-  const float scale = from_f16(stored);
-  for (int i = 0; i < 32; ++i) {
-    const float quotient = scale > 0 ? std::nearbyint(in[i] / scale) : 0.0f;
-    quants[i] = static_cast<std::int8_t>(std::max(-127.0f, std::min(127.0f, quotient)));  // NaN becomes 127
-  }
-  return stored;
+using HalfTag = hn::Rebind<hwy::float16_t, FloatTag>;
+using HalfBitsTag = hn::Rebind<std::uint16_t, FloatTag>;
+using QuantTag = hn::Rebind<std::int8_t, FloatTag>;
+
+/// Scales, as stored, of blocks by their largest absolute numbers.
+HWY_INLINE hn::Vec<HalfBitsTag> scales_of(FloatVec largest) {
+  const FloatTag d;
+  const FloatVec scale = hn::Min(hn::Div(largest, hn::Set(d, 127.0f)), hn::Set(d, 65504.0f));
+  return hn::DemoteTo(HalfBitsTag(), stored_bits(F16(), scale));
 }
 
-void write_quantised_key(const QuantisedPage& page, int row, const float* key, int head_dim, double& square) {
-  for (int block = 0; block < head_dim / 32; ++block) {
-    std::int8_t quants[32];
-    const std::uint16_t stored = quantise_block(key + block * 32, quants);
-    page.key_scales[block * kPageRows + row] = stored;
-    const double scale = from_f16(stored);
-    for (int i = 0; i < 32; ++i) {
-      page.keys[(block * 32 + i) * kPageRows + row] = quants[i];
-      square += scale * scale * quants[i] * quants[i];
+/// The larger of each lane; NaN in `number` is none.
+HWY_INLINE FloatVec larger(FloatVec so_far, FloatVec number) {
+  return hn::IfThenElse(hn::Gt(number, so_far), number, so_far);
+}
+
+/// numbers / scale, rounded to integers that a byte holds; NaN becomes 127.
+HWY_INLINE FloatVec quantised(FloatVec numbers, FloatVec scale) {
+  const FloatTag d;
+  const FloatVec quotient = hn::Div(numbers, scale), limit = hn::Set(d, 127.0f);
+  const FloatVec held = hn::Max(hn::IfThenElse(hn::Lt(quotient, limit), quotient, limit), hn::Neg(limit));
+  return hn::IfThenElseZero(hn::Gt(scale, hn::Zero(d)), hn::Round(held));
+}
+
+/// out[count] = the first lanes of `values`.
+template <class D>
+HWY_INLINE void store_first(D d, hn::Vec<D> values, std::size_t count, hn::TFromD<D>* out) {
+  if (count == kLanes) return hn::StoreU(values, d, out);
+  HWY_ALIGN hn::TFromD<D> lanes[kLanes];
+  hn::Store(values, d, lanes);
+  std::copy_n(lanes, count, out);
+}
+
+HWY_INLINE hn::Vec<QuantTag> bytes_of(FloatVec quants) {
+  return hn::DemoteTo(QuantTag(), hn::ConvertTo(IntTag(), quants));
+}
+
+/// |key|^2 of a block: exact, so that it does not matter how its squares were summed.
+double square_of_block(float scale, float squares_of_quants) {
+  return static_cast<double>(scale) * scale * squares_of_quants;
+}
+
+/// Quantises 32 numbers; returns the scale as stored.
+HWY_INLINE std::uint16_t quantise_block(const float* in, std::int8_t* quants) {
+  const FloatTag d;
+  FloatVec largest = hn::Zero(d);
+  for (std::size_t i = 0; i < kChunkDims; i += kLanes)
+    largest = larger(largest, hn::Abs(hn::LoadU(d, in + i)));
+  const auto stored = scales_of(hn::MaxOfLanes(d, largest));
+  const FloatVec scale = hn::PromoteTo(d, hn::BitCast(HalfTag(), stored));
+  for (std::size_t i = 0; i < kChunkDims; i += kLanes)
+    hn::StoreU(bytes_of(quantised(hn::LoadU(d, in + i), scale)), QuantTag(), quants + i);
+  return hn::GetLane(stored);
+}
+
+void write_few_quantised_keys(const Segment& s, const QuantisedPage& page, Squares& squares) {
+  for (int i = 0; i < s.count; ++i) {
+    const float* key = s.new_keys + static_cast<std::size_t>(i) * s.key_stride;
+    for (int block = 0; block < s.layout.head_dim / kChunkDims; ++block) {
+      std::int8_t quants[kChunkDims];
+      const std::uint16_t stored = quantise_block(key + block * kChunkDims, quants);
+      page.key_scales[block * kPageRows + s.row + i] = stored;
+      std::int8_t* out = page.keys + block * kChunkDims * kPageRows + s.row + i;
+      int sum = 0;
+      for (int dim = 0; dim < kChunkDims; ++dim) {
+        out[dim * kPageRows] = quants[dim];
+        sum += quants[dim] * quants[dim];
+      }
+      squares[static_cast<std::size_t>(i)] += square_of_block(from_f16(stored), static_cast<float>(sum));
     }
+  }
+}
+
+/// One block of the first `count` of a vector of keys: chunk[32, 64], transposed, to quants[32, 64] and
+/// scales.
+HWY_INLINE void quantise_keys(const float* chunk, std::size_t count, std::int8_t* quants,
+                              std::uint16_t* scales, double* HWY_RESTRICT squares) {
+  const FloatTag d;
+  FloatVec largest = hn::Zero(d), sums = hn::Zero(d);
+  for (std::size_t dim = 0; dim < kChunkDims; ++dim)
+    largest = larger(largest, hn::Abs(hn::Load(d, chunk + dim * kPageRows)));
+  const auto stored = scales_of(largest);
+  const FloatVec scale = hn::PromoteTo(d, hn::BitCast(HalfTag(), stored));
+  store_first(HalfBitsTag(), stored, count, scales);
+  for (std::size_t dim = 0; dim < kChunkDims; ++dim) {
+    const FloatVec numbers = quantised(hn::Load(d, chunk + dim * kPageRows), scale);
+    sums = hn::MulAdd(numbers, numbers, sums);
+    store_first(QuantTag(), bytes_of(numbers), count, quants + dim * kPageRows);
+  }
+  HWY_ALIGN float scale_lanes[kLanes], sum_lanes[kLanes];
+  hn::Store(scale, d, scale_lanes);
+  hn::Store(sums, d, sum_lanes);
+  for (std::size_t i = 0; i < count; ++i) squares[i] += square_of_block(scale_lanes[i], sum_lanes[i]);
+}
+
+void write_quantised_keys(const Segment& s, const QuantisedPage& page, Squares& squares) {
+  if (s.count < static_cast<int>(kLanes)) return write_few_quantised_keys(s, page, squares);
+  HWY_ALIGN float chunk[kChunkDims * kPageRows];
+  const auto count = static_cast<std::size_t>(s.count);
+  for (int block = 0; block < s.layout.head_dim / kChunkDims; ++block) {
+    transpose_keys(s, block * kChunkDims, (block + 1) * kChunkDims, chunk);
+    std::int8_t* quants = page.keys + block * kChunkDims * kPageRows + s.row;
+    std::uint16_t* scales = page.key_scales + block * kPageRows + s.row;
+    for (std::size_t i = 0; i < count; i += kLanes)
+      quantise_keys(chunk + i, std::min(kLanes, count - i), quants + i, scales + i, squares.data() + i);
   }
 }
 
 void write_quantised_segment(const Segment& s, Squares& squares) {
   const QuantisedPage page(s.layout, s.keys, s.values);
-  const int head_dim = s.layout.head_dim;
+  write_quantised_keys(s, page, squares);
+  const int head_dim = s.layout.head_dim, blocks = head_dim / kChunkDims;
   for (int i = 0; i < s.count; ++i) {
-    const auto entry = static_cast<std::size_t>(i);
     const int row = s.row + i;
-    write_quantised_key(page, row, s.new_keys + entry * s.key_stride, head_dim, squares[entry]);
-    const float* value = s.new_values + entry * s.value_stride;
-    for (int block = 0; block < head_dim / 32; ++block) {
-      page.value_scales[row * (head_dim / 32) + block] =
-          quantise_block(value + block * 32, page.values + row * head_dim + block * 32);
+    const float* value = s.new_values + static_cast<std::size_t>(i) * s.value_stride;
+    for (int block = 0; block < blocks; ++block) {
+      page.value_scales[row * blocks + block] =
+          quantise_block(value + block * kChunkDims, page.values + row * head_dim + block * kChunkDims);
     }
   }
 }
@@ -231,8 +312,7 @@ void write_one_key(const Segment& s, Squares& squares) {
     case KvType::kBF16:
       return write_keys<BF16>(s, squares);
     case KvType::kQ8_0:
-      return write_quantised_key(QuantisedPage(s.layout, s.keys, s.values), s.row, s.new_keys,
-                                 s.layout.head_dim, squares[0]);
+      return write_quantised_keys(s, QuantisedPage(s.layout, s.keys, s.values), squares);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/kernel_test.h"
 #include "kernels/numbers.h"
+#include "kernels/stored.h"
 
 namespace keynest {
 namespace {
@@ -123,6 +124,55 @@ TEST_P(RowsTest, HalvesAreTheScalarConversionsToTheBit) {
       const std::uint16_t stored = type == KvType::kF16 ? to_f16(numbers[i]) : to_bf16(numbers[i]);
       ASSERT_EQ(values[i], stored) << name_of(type) << ' ' << numbers[i];
       ASSERT_EQ(keys[i % kDim * kPageRows + i / kDim], stored) << name_of(type) << ' ' << numbers[i];
+    }
+  }
+}
+
+/// Blocks of q8_0 one number at a time: quants [32]; returns the scale as stored.
+std::uint16_t quantise(const float* in, std::int8_t* quants) {
+  float largest = 0;
+  for (int i = 0; i < 32; ++i) largest = std::max(largest, std::fabs(in[i]));  // NaN is never the largest
+  const std::uint16_t stored = to_f16(std::min(largest / 127.0f, 65504.0f));
+  const float scale = from_f16(stored);
+  for (int i = 0; i < 32; ++i) {
+    const float quotient = scale > 0 ? std::nearbyint(in[i] / scale) : 0.0f;
+    quants[i] = static_cast<std::int8_t>(std::max(-127.0f, std::min(127.0f, quotient)));  // NaN becomes 127
+  }
+  return stored;
+}
+
+void expect_quants(const HeadRows& head, int row, const float* vector) {
+  const int d = head.layout->head_dim;
+  const QuantisedPage page(*head.layout, head.keys(0), head.values(0));
+  for (int block = 0; block < d / 32; ++block) {
+    std::int8_t quants[32];
+    const std::uint16_t scale = quantise(vector + block * 32, quants);
+    ASSERT_EQ(page.key_scales[block * kPageRows + row], scale) << "key " << row << " block " << block;
+    ASSERT_EQ(page.value_scales[row * (d / 32) + block], scale) << "value " << row << " block " << block;
+    for (int i = 0; i < 32; ++i) {
+      const int dim = block * 32 + i;
+      ASSERT_EQ(page.keys[dim * kPageRows + row], quants[i]) << "key " << row << ": " << vector[dim];
+      ASSERT_EQ(page.values[row * d + dim], quants[i]) << "value " << row << ": " << vector[dim];
+    }
+  }
+}
+
+// Numbers as they come, with ties between two quants; any bits; and blocks of small numbers, whose scale is
+// subnormal or zero.
+TEST_P(RowsTest, QuantsAreTheScalarOnesToTheBit) {
+  constexpr int kDim = 96, kRows = 61;
+  std::mt19937 random(4);
+  std::vector<float> normal = normal_floats(random, kDim * kRows), ties = normal, small = normal;
+  for (std::size_t i = 0; i < ties.size(); ++i) {
+    ties[i] = i % 32 == 0 ? 127.0f : std::round(ties[i] * 60) / 2;
+    small[i] *= std::ldexp(1.0f, -14 - static_cast<int>(i / 32 % 16));
+  }
+  const std::vector<Position> positions(kRows);
+  for (const auto& numbers : {normal, ties, small, awkward_numbers(kDim * kRows)}) {
+    for (const int count : {1, 3, 16, 37, kRows}) {
+      TestHead head(KvType::kQ8_0, kDim, 64);
+      write_rows(head.view(), Row{3}, count, numbers.data(), kDim, numbers.data(), kDim, positions.data());
+      for (int i = 0; i < count; ++i) expect_quants(head.view(), 3 + i, numbers.data() + i * kDim);
     }
   }
 }
