@@ -164,7 +164,8 @@ TEST_P(RowsTest, QuantsAreTheScalarOnesToTheBit) {
   std::mt19937 random(4);
   std::vector<float> normal = normal_floats(random, kDim * kRows), ties = normal, small = normal;
   for (std::size_t i = 0; i < ties.size(); ++i) {
-    ties[i] = i % 32 == 0 ? 127.0f : std::round(ties[i] * 60) / 2;
+    const float scale = from_f16(static_cast<std::uint16_t>(0x3801 + i / 32));
+    ties[i] = scale * (i % 32 == 0 ? 127.0f : std::round(ties[i] * 30) + 0.5f);
     small[i] *= std::ldexp(1.0f, -14 - static_cast<int>(i / 32 % 16));
   }
   const std::vector<Position> positions(kRows);
