@@ -327,7 +327,7 @@ inline bool add_pages_fixed(const Tile& tile) {
     positions.load(tile.keys, page);
     if (meeting(tile.scratch, 0, tile.rows(), positions) == Meeting::kNone) continue;
     const int count = tile.keys.rows_in_page(page);
-    read_page<true>(tile, page, [&](const auto& reader) {
+    read_page_to_round(tile, page, [&](const auto& reader) {
       round_keys(reader, d, fixed.key_inverses, fixed.keys);
       rounded.value_norm = round_values(reader, count, d, rounded.stride, fixed.value_units, fixed.values);
     });

@@ -63,6 +63,25 @@ struct QuantPage {
   }
 };
 
+/// A page whose numbers are read one by one, times their scales.
+struct ScaledPage {
+  Quants keys, values;
+  const float* key_scales;    // [head_dim / 32, 64]
+  const float* value_scales;  // [64, head_dim / 32]
+  std::size_t head_dim;
+
+  HWY_INLINE FloatVec key(std::size_t dim, std::size_t column) const {
+    const FloatTag d;
+    return hn::Mul(load_quants(d, keys.numbers + dim * kPageRows + column),
+                   hn::LoadU(d, key_scales + dim / kBlockDims * kPageRows + column));
+  }
+  HWY_INLINE FloatVec value(std::size_t row, std::size_t column) const {
+    const FloatTag d;
+    return hn::Mul(load_quants(d, values.numbers + row * head_dim + column),
+                   hn::Set(d, value_scales[row * (head_dim / kBlockDims) + column / kBlockDims]));
+  }
+};
+
 /// out[kRows, 64] at columns [column, column + strip) (+)= the part of the logits that a block of dimensions
 /// has.
 template <int kRows, bool kOnce>

@@ -86,6 +86,23 @@ HWY_INLINE FloatVec unit_of(FloatVec limit) {
   return hn::Mul(hn::BitCast(d, power), hn::Set(d, 2.0f / (1 << kNumberBits)));
 }
 
+/// Calls work(reader) with a page whose numbers can be read one by one.
+template <class Work>
+void read_page_to_round(const Tile& tile, int page, const Work& work) {
+  const HeadRows& rows = tile.keys;
+  if (rows.layout->type != KvType::kQ8_0) return read_page<true>(tile, page, work);
+  const auto d = static_cast<std::size_t>(tile.head_dim());
+  const Quants keys(rows.keys(page), d), values(rows.values(page), d);
+  const AttentionScratch& s = tile.scratch;
+  const std::size_t scales = d / kBlockDims * kPageRows;
+  half_to_f32(keys.scales, scales, s.keys);
+  half_to_f32(values.scales, scales, s.values);
+  work(ScaledPage{keys, values, s.keys, s.values, d});
+}
+
+/// The bits of absolute values, as abs_bits has them of stored ones.
+HWY_INLINE Bits<float> abs_bits(FloatVec numbers) { return hn::BitCast(BitsTag<float>(), hn::Abs(numbers)); }
+
 inline constexpr std::size_t kVectorBytes = kLanes * sizeof(float);
 
 /// most[head_dim vectors]: the largest abs_bits of every dimension, lane by lane, of the first `count` keys
@@ -101,6 +118,19 @@ void find_most(const PageReader<Stored>& page, std::size_t head_dim, std::size_t
     for (std::size_t row = 0; row < count; row += hn::MaxLanes(tag)) {
       const auto held = hn::FirstN(tag, count - row);
       of_dim = hn::Max(of_dim, hn::IfThenElseZero(held, abs_bits(page.keys + dim * kPageRows + row)));
+    }
+    hn::Store(of_dim, tag, lanes);
+  }
+}
+
+inline void find_most(const ScaledPage& page, std::size_t head_dim, std::size_t count, std::byte* most) {
+  const BitsTag<float> tag;
+  for (std::size_t dim = 0; dim < head_dim; ++dim, most += kVectorBytes) {
+    auto* lanes = reinterpret_cast<std::uint32_t*>(most);
+    Bits<float> of_dim = hn::Load(tag, lanes);
+    for (std::size_t row = 0; row < count; row += kLanes) {
+      const auto held = hn::FirstN(tag, count - row);
+      of_dim = hn::Max(of_dim, hn::IfThenElseZero(held, abs_bits(page.key(dim, row))));
     }
     hn::Store(of_dim, tag, lanes);
   }
@@ -131,7 +161,7 @@ inline bool find_key_units(const Tile& tile) {
   std::memset(most, 0, head_dim * kVectorBytes);
   for (int page = 0; page < tile.keys.page_count(); ++page) {
     const auto count = static_cast<std::size_t>(tile.keys.rows_in_page(page));
-    read_page<false>(tile, page, [&](const auto& reader) { find_most(reader, head_dim, count, most); });
+    read_page_to_round(tile, page, [&](const auto& reader) { find_most(reader, head_dim, count, most); });
   }
   bool finite = true;
   for (std::size_t dim = 0; dim < head_dim; ++dim) {
@@ -230,6 +260,15 @@ void find_value_units(const PageReader<Stored>& page, int count, std::size_t hea
       const FloatVec limit = load_stored(reinterpret_cast<const Stored*>(lanes) + i);
       hn::Store(unit_of(limit), d, units + column + i);
     }
+  }
+}
+
+inline void find_value_units(const ScaledPage& page, int count, std::size_t head_dim, float* units) {
+  for (std::size_t column = 0; column < head_dim; column += kLanes) {
+    Bits<float> most = hn::Zero(BitsTag<float>());
+    for (std::size_t row = 0; row < static_cast<std::size_t>(count); ++row)
+      most = hn::Max(most, abs_bits(page.value(row, column)));
+    hn::Store(unit_of(hn::BitCast(FloatTag(), most)), FloatTag(), units + column);
   }
 }
 
