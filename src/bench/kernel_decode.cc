@@ -135,8 +135,14 @@ void add_decode_cases(std::vector<KernelCase>& cases, int threads) {
   Shape kind{};
   kind.source = Source::kMemory;
   add_sizes(cases, kind, more_groups);
-  for (const KvType type : {KvType::kF32, KvType::kBF16, KvType::kQ8_0})
+  for (const KvType type : {KvType::kF32, KvType::kBF16})
     cases.push_back(decode_case({64, 7, 8192, type, Source::kMemory, 1, 1}));
+  for (const Source source : {Source::kMemory, Source::kCache}) {
+    for (const int head_dim : {64, 128}) {
+      for (const int group : groups)
+        cases.push_back(decode_case({head_dim, group, 8192, KvType::kQ8_0, source, 1, 1}));
+    }
+  }
   if (threads > 1) {
     kind.threads = threads;
     add_sizes(cases, kind, groups);

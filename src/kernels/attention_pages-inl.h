@@ -150,9 +150,9 @@ QuantPage<kOnce> quant_page(const Tile& tile, int page) {
   const HeadRows& rows = tile.keys;
   const int next = std::min(page + 1, rows.page_count() - 1);
   const auto dim = static_cast<std::size_t>(tile.head_dim());
-  const std::byte *keys = rows.keys(page), *values = rows.values(page);
+  const Quants keys(rows.keys(page), dim), values(rows.values(page), dim);
   if constexpr (kOnce) {
-    return {keys, values, dim, values, rows.keys(next)};
+    return {keys, values, dim, rows.values(page), rows.keys(next)};
   } else {
     return {keys, values, dim, rows.keys(next), rows.values(next)};
   }

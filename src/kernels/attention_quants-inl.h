@@ -35,32 +35,29 @@ struct Quants {
         scales(reinterpret_cast<const hwy::float16_t*>(section + head_dim * kPageRows)) {}
 };
 
+/// Asks for the line that byte `at` of a section begins; kKeep: how near it is kept.
+template <int kKeep = 3>
+HWY_INLINE void prefetch_line(const std::byte* section, std::size_t at) {
+  if (section != nullptr && at % kLineBytes == 0) __builtin_prefetch(section + at, 0, kKeep);
+}
+
+/// The lines of the scales of one block, in keys or in values.
+template <int kKeep = 3>
+HWY_INLINE void prefetch_scales(const std::byte* section, std::size_t head_dim, std::size_t block) {
+  constexpr std::size_t kBytes = kPageRows * sizeof(hwy::float16_t);
+  const std::size_t first = head_dim * kPageRows + block * kBytes;
+  for (std::size_t i = 0; i < kBytes; i += kLineBytes) prefetch_line<kKeep>(section, first + i);
+}
+
 /// A page as PageReader has it. `next_keys` and `next_values` are sections with their scales.
 template <bool kOnce>
 struct QuantPage {
+  static constexpr int kKeep = kOnce ? 0 : 3;
+
   Quants keys, values;
   std::size_t head_dim;
   const std::byte* next_keys;
   const std::byte* next_values;
-
-  QuantPage(const std::byte* keys_at, const std::byte* values_at, std::size_t dim,
-            const std::byte* next_keys_at, const std::byte* next_values_at)
-      : keys(keys_at, dim),
-        values(values_at, dim),
-        head_dim(dim),
-        next_keys(next_keys_at),
-        next_values(next_values_at) {}
-
-  /// Asks for the line that byte `at` of a section begins.
-  static HWY_INLINE void prefetch(const std::byte* section, std::size_t at) {
-    if (section != nullptr && at % kLineBytes == 0) __builtin_prefetch(section + at, 0, kOnce ? 0 : 3);
-  }
-  /// The lines of the scales of one block, in keys or in values.
-  HWY_INLINE void prefetch_scales(const std::byte* section, std::size_t block) const {
-    constexpr std::size_t kBytes = kPageRows * sizeof(hwy::float16_t);
-    const std::size_t first = head_dim * kPageRows + block * kBytes;
-    for (std::size_t i = 0; i < kBytes; i += kLineBytes) prefetch(section, first + i);
-  }
 };
 
 /// A page whose numbers are read one by one, times their scales.
@@ -69,6 +66,8 @@ struct ScaledPage {
   const float* key_scales;    // [head_dim / 32, 64]
   const float* value_scales;  // [64, head_dim / 32]
   std::size_t head_dim;
+  const std::byte* next_keys;
+  const std::byte* next_values;
 
   HWY_INLINE FloatVec key(std::size_t dim, std::size_t column) const {
     const FloatTag d;
@@ -99,7 +98,7 @@ HWY_INLINE void logits_of_block(const QuantPage<kOnce>& page, const float* HWY_R
   const std::int8_t* numbers = page.keys.numbers + first;
   HWY_UNROLL(2)
   for (std::size_t i = 0; i < kBlockDims; ++i, queries += kRows) {
-    page.prefetch(page.next_keys, first + i * kPageRows);
+    prefetch_line<QuantPage<kOnce>::kKeep>(page.next_keys, first + i * kPageRows);
     FloatVec keys[kVectors];
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) keys[v] = load_quants(d, numbers + i * kPageRows + v * kLanes);
@@ -127,7 +126,7 @@ template <int kRows, bool kOnce>
 HWY_NOINLINE void logits_of(const QuantPage<kOnce>& page, const float* queries, int head_dim, float* out) {
   const std::size_t blocks = static_cast<std::size_t>(head_dim) / kBlockDims;
   for (std::size_t block = 0; block < blocks; ++block, queries += kBlockDims * kRows) {
-    page.prefetch_scales(page.next_keys, block);
+    prefetch_scales<QuantPage<kOnce>::kKeep>(page.next_keys, page.head_dim, block);
     for (std::size_t column = 0; column < kPageRows; column += strip_vectors(kRows) * kLanes) {
       logits_of_block<kRows>(page, queries, block, column, out);
     }
@@ -182,7 +181,7 @@ HWY_INLINE void add_quants_strip(const QuantPage<kOnce>& page, const ValueSum& j
   HWY_UNROLL(2)
   for (std::size_t key = 0; key < static_cast<std::size_t>(job.count);
        ++key, ++weights, at += page.head_dim) {
-    page.prefetch(page.next_values, at);
+    prefetch_line<QuantPage<kOnce>::kKeep>(page.next_values, at);
     FloatVec values[kVectors];
     HWY_UNROLL(4)
     for (int v = 0; v < kVectors; ++v) values[v] = load_quants(d, page.values.numbers + at + v * kLanes);
@@ -213,7 +212,7 @@ HWY_NOINLINE void add_quant_blocks(const QuantPage<kOnce>& page, const ValueSum&
   HWY_ALIGN float scales[kPageRows];
   HWY_ALIGN float weights[kBlocks * kRows * kPageRows];
   for (int b = 0; b < kBlocks; ++b) {
-    page.prefetch_scales(page.next_values, block + b);
+    prefetch_scales<QuantPage<kOnce>::kKeep>(page.next_values, page.head_dim, block + b);
     scales_of_block(page.values.scales, page.head_dim / kBlockDims, block + b, scales);
     for (std::size_t row = 0; row < kPageRows; row += kLanes) {
       const FloatVec scale = hn::Load(d, scales + row);

@@ -91,13 +91,13 @@ template <class Work>
 void read_page_to_round(const Tile& tile, int page, const Work& work) {
   const HeadRows& rows = tile.keys;
   if (rows.layout->type != KvType::kQ8_0) return read_page<true>(tile, page, work);
-  const auto d = static_cast<std::size_t>(tile.head_dim());
-  const Quants keys(rows.keys(page), d), values(rows.values(page), d);
   const AttentionScratch& s = tile.scratch;
+  const auto d = static_cast<std::size_t>(tile.head_dim());
+  const QuantPage<false> stored = quant_page<false>(tile, page);
   const std::size_t scales = d / kBlockDims * kPageRows;
-  half_to_f32(keys.scales, scales, s.keys);
-  half_to_f32(values.scales, scales, s.values);
-  work(ScaledPage{keys, values, s.keys, s.values, d});
+  half_to_f32(stored.keys.scales, scales, s.keys);
+  half_to_f32(stored.values.scales, scales, s.values);
+  work(ScaledPage{stored.keys, stored.values, s.keys, s.values, d, stored.next_keys, stored.next_values});
 }
 
 /// The bits of absolute values, as abs_bits has them of stored ones.
@@ -127,6 +127,8 @@ inline void find_most(const ScaledPage& page, std::size_t head_dim, std::size_t 
   const BitsTag<float> tag;
   for (std::size_t dim = 0; dim < head_dim; ++dim, most += kVectorBytes) {
     auto* lanes = reinterpret_cast<std::uint32_t*>(most);
+    prefetch_line(page.next_keys, dim * kPageRows);
+    if (dim % kBlockDims == 0) prefetch_scales(page.next_keys, head_dim, dim / kBlockDims);
     Bits<float> of_dim = hn::Load(tag, lanes);
     for (std::size_t row = 0; row < count; row += kLanes) {
       const auto held = hn::FirstN(tag, count - row);
@@ -266,8 +268,11 @@ void find_value_units(const PageReader<Stored>& page, int count, std::size_t hea
 inline void find_value_units(const ScaledPage& page, int count, std::size_t head_dim, float* units) {
   for (std::size_t column = 0; column < head_dim; column += kLanes) {
     Bits<float> most = hn::Zero(BitsTag<float>());
-    for (std::size_t row = 0; row < static_cast<std::size_t>(count); ++row)
+    if (column % kBlockDims == 0) prefetch_scales(page.next_values, head_dim, column / kBlockDims);
+    for (std::size_t row = 0; row < static_cast<std::size_t>(count); ++row) {
+      prefetch_line(page.next_values, row * head_dim + column);
       most = hn::Max(most, abs_bits(page.value(row, column)));
+    }
     hn::Store(unit_of(hn::BitCast(FloatTag(), most)), FloatTag(), units + column);
   }
 }
