@@ -144,18 +144,14 @@ PageReader<Stored, kOnce> stored_page(const Tile& tile, int page) {
   }
 }
 
-/// The same of a page of q8_0.
+/// A page of q8_0, of half the bytes: a whole one ahead is best with kOnce too.
 template <bool kOnce>
 QuantPage<kOnce> quant_page(const Tile& tile, int page) {
   const HeadRows& rows = tile.keys;
   const int next = std::min(page + 1, rows.page_count() - 1);
   const auto dim = static_cast<std::size_t>(tile.head_dim());
   const Quants keys(rows.keys(page), dim), values(rows.values(page), dim);
-  if constexpr (kOnce) {
-    return {keys, values, dim, rows.values(page), rows.keys(next)};
-  } else {
-    return {keys, values, dim, rows.keys(next), rows.values(next)};
-  }
+  return {keys, values, dim, rows.keys(next), rows.values(next)};
 }
 
 /// The page's keys (and values) converted into the scratch.
