@@ -20,15 +20,20 @@ inline constexpr std::size_t kDoubleLanes = hn::MaxLanes(DoubleTag());
 /// Dimensions summed in float before the sum goes on in double; also the block of kQ8_0.
 inline constexpr int kChunkDims = 32;
 
-/// Dimensions [first, last) of a page's keys, [last - first, 64], and the same of the page that follows, to
-/// be asked for while these are read: an eviction mostly finds keys outside the first two caches.
+/// Where keys begin: a dimension of a page.
+struct KeyPlace {
+  int page, dim;
+};
+
+/// Dimensions [first, last) of a page's keys, [last - first, 64], and as many that are read later, to be
+/// asked for while these are read: an eviction mostly finds keys outside the first two caches.
 template <class Stored>
 struct KeyChunk {
   const Stored* keys;
   const Stored* next;
 
   HWY_INLINE FloatVec load(std::size_t at) const { return load_stored(keys + at); }
-  /// The numbers [at, at + count) of the next page.
+  /// The numbers [at, at + count) of those.
   HWY_INLINE void prefetch(std::size_t at, std::size_t count) const {
     constexpr std::size_t kLine = 64 / sizeof(Stored);
     hwy::Prefetch(next + at);
@@ -37,24 +42,26 @@ struct KeyChunk {
 };
 
 template <class Stored>
-HWY_INLINE KeyChunk<Stored> stored_chunk(const HeadRows& head, int page, int next, int first) {
-  const std::size_t start = static_cast<std::size_t>(first) * kPageRows;
-  return {reinterpret_cast<const Stored*>(head.keys(page)) + start,
-          reinterpret_cast<const Stored*>(head.keys(next)) + start};
+HWY_INLINE const Stored* keys_at(const HeadRows& head, KeyPlace place) {
+  return reinterpret_cast<const Stored*>(head.keys(place.page)) +
+         static_cast<std::size_t>(place.dim) * kPageRows;
 }
 
-/// Calls work(chunk) with dimensions [first, last) of a page's keys: as stored where they can be read so,
-/// else converted into `buffer`.
+/// Calls work(chunk) with `dims` dimensions of a page's keys from `place` on: as stored where they can be
+/// read so, else converted into `buffer`. `next`: what is read later.
 template <class Work>
-HWY_INLINE void read_keys(const HeadRows& head, int page, int next, int first, int last, float* buffer,
+HWY_INLINE void read_keys(const HeadRows& head, KeyPlace place, int dims, KeyPlace next, float* buffer,
                           const Work& work) {
   const KvType type = head.layout->type;
-  if (type == KvType::kF32) return work(stored_chunk<float>(head, page, next, first));
+  const auto stored = [&]<class Stored>(Stored) HWY_ATTR {
+    work(KeyChunk<Stored>{keys_at<Stored>(head, place), keys_at<Stored>(head, next)});
+  };
+  if (type == KvType::kF32) return stored(float());
   if constexpr (kReadsHalf) {
-    if (type == KvType::kF16) return work(stored_chunk<hwy::float16_t>(head, page, next, first));
-    if (type == KvType::kBF16) return work(stored_chunk<hwy::bfloat16_t>(head, page, next, first));
+    if (type == KvType::kF16) return stored(hwy::float16_t());
+    if (type == KvType::kBF16) return stored(hwy::bfloat16_t());
   }
-  keys_to_f32(*head.layout, head.keys(page), first, last, buffer);
+  keys_to_f32(*head.layout, head.keys(place.page), place.dim, place.dim + dims, buffer);
   work(KeyChunk<float>{buffer, buffer});
 }
 

@@ -21,39 +21,42 @@ namespace HWY_NAMESPACE {
 namespace {
 
 /// Pages summed in float before the sum goes on in double.
-inline constexpr int kChunkPages = kLanes >= 8 ? 4 : 1;
+inline constexpr int kFloatPages = kLanes >= 8 ? 4 : 1;
 
-/// lanes[dims, kLanes] += sums over the first `count` rows of a chunk of keys [dims, 64]. What lies beyond
-/// the count of a page that is not full may be anything.
+/// Calls work(chunk, dims) with dimensions [first, first + kChunkDims) of a page, or as many as there are;
+/// those of the next page are asked for.
+template <class Work>
+HWY_INLINE void read_chunk(const HeadRows& head, int page, int first, const Work& work) {
+  HWY_ALIGN float buffer[kChunkDims * kPageRows];
+  const int dims = std::min(kChunkDims, head.layout->head_dim - first);
+  read_keys(head, {page, first}, dims, {std::min(page + 1, head.page_count() - 1), first}, buffer,
+            [&](const auto& chunk) HWY_ATTR { work(chunk, dims); });
+}
+
+HWY_INLINE auto first_lanes(int count) {
+  return hn::FirstN(FloatTag(), static_cast<std::size_t>(std::max(count, 0)));
+}
+
+/// kLanes numbers of keys from row `row` on; what lies beyond the count of a page that is not full may be
+/// anything.
+template <bool kFull, class Chunk>
+HWY_INLINE FloatVec load_rows(const Chunk& chunk, std::size_t dim, std::size_t row, int count) {
+  const FloatVec keys = chunk.load(dim * kPageRows + row);
+  if constexpr (kFull) return keys;
+  return hn::IfThenElseZero(first_lanes(count - static_cast<int>(row)), keys);
+}
+
+/// lanes[dims, kLanes] += sums over the first `count` rows of a chunk of keys [dims, 64].
 template <bool kFull, class Chunk>
 HWY_INLINE void add_rows(const Chunk& chunk, int dims, int count, float* lanes) {
   const FloatTag d;
-  for (int dim = 0; dim < dims; ++dim, lanes += kLanes) {
-    const std::size_t at = static_cast<std::size_t>(dim) * kPageRows;
-    chunk.prefetch(at, kPageRows);
+  for (std::size_t dim = 0; dim < static_cast<std::size_t>(dims); ++dim, lanes += kLanes) {
+    chunk.prefetch(dim * kPageRows, kPageRows);
     FloatVec sum = hn::Zero(d);
     HWY_UNROLL(4)
-    for (std::size_t row = 0; row < kPageRows; row += kLanes) {
-      FloatVec key = chunk.load(at + row);
-      if constexpr (!kFull) {
-        const int left = std::max(count - static_cast<int>(row), 0);
-        key = hn::IfThenElseZero(hn::FirstN(d, static_cast<std::size_t>(left)), key);
-      }
-      sum = hn::Add(key, sum);
-    }
+    for (std::size_t row = 0; row < kPageRows; row += kLanes)
+      sum = hn::Add(load_rows<kFull>(chunk, dim, row, count), sum);
     hn::Store(hn::Add(sum, hn::Load(d, lanes)), d, lanes);
-  }
-}
-
-/// The same for dimensions [first, last) of pages [page, end).
-HWY_INLINE void add_pages(const HeadRows& head, int page, int end, int first, int last, float* lanes) {
-  HWY_ALIGN float buffer[kChunkDims * kPageRows];
-  for (; page < end; ++page) {
-    const int next = std::min(page + 1, head.page_count() - 1), count = head.rows_in_page(page);
-    read_keys(head, page, next, first, last, buffer, [&](const auto& chunk) HWY_ATTR {
-      if (count == kPageRows) return add_rows<true>(chunk, last - first, count, lanes);
-      add_rows<false>(chunk, last - first, count, lanes);
-    });
   }
 }
 
@@ -62,16 +65,20 @@ void sum_keys(const HeadRows& head, double* out) {
   HWY_ALIGN double sums[kChunkDims * kLanes];
   const int head_dim = head.layout->head_dim, pages = head.page_count();
   for (int first = 0; first < head_dim; first += kChunkDims) {
-    const int last = std::min(first + kChunkDims, head_dim);
-    const std::size_t used = static_cast<std::size_t>(last - first) * kLanes;
-    std::fill(sums, sums + used, 0.0);
-    for (int page = 0; page < pages; page += kChunkPages) {
-      std::fill(lanes, lanes + used, 0.0f);
-      add_pages(head, page, std::min(page + kChunkPages, pages), first, last, lanes);
-      for (std::size_t i = 0; i < used; i += kLanes)
+    std::fill(sums, std::end(sums), 0.0);
+    for (int page = 0; page < pages;) {
+      std::fill(lanes, std::end(lanes), 0.0f);
+      for (const int end = std::min(page + kFloatPages, pages); page < end; ++page) {
+        read_chunk(head, page, first, [&](const auto& chunk, int dims) HWY_ATTR {
+          const int count = head.rows_in_page(page);
+          if (count == kPageRows) return add_rows<true>(chunk, dims, count, lanes);
+          add_rows<false>(chunk, dims, count, lanes);
+        });
+      }
+      for (std::size_t i = 0; i < kChunkDims * kLanes; i += kLanes)
         add_to_doubles(hn::Load(FloatTag(), lanes + i), sums + i);
     }
-    for (int dim = first; dim < last; ++dim) {
+    for (int dim = first; dim < std::min(first + kChunkDims, head_dim); ++dim) {
       const double* of_dim = sums + static_cast<std::size_t>(dim - first) * kLanes;
       out[dim] = std::accumulate(of_dim, of_dim + kLanes, 0.0);
     }
@@ -79,14 +86,14 @@ void sum_keys(const HeadRows& head, double* out) {
 }
 
 using IntTag = hn::RebindToSigned<FloatTag>;
-using IntVec = hn::Vec<IntTag>;
-using LongTag = hn::RebindToSigned<DoubleTag>;
 
-/// Unit keys are summed as integers, in units of 2^-28.
-inline constexpr float kUnits = 0x1p28f;
-inline constexpr double kUnit = 0x1p-28;
-/// Numbers of up to 2^28 that 32 bits hold the sum of.
-inline constexpr std::size_t kAddends = 4;
+/// Unit keys are summed as integers, in units of 2^-26.
+inline constexpr float kUnits = 0x1p26f;
+inline constexpr double kUnit = 0x1p-26;
+/// How many numbers of up to 2^26 a sum in 32 bits holds, and how many rows and pages that is.
+inline constexpr std::size_t kAddends = 16;
+inline constexpr std::size_t kIntRows = std::min<std::size_t>(kAddends * kLanes, kPageRows);
+inline constexpr int kIntPages = std::max<int>(kAddends * kLanes / kPageRows, 1);
 
 /// The nearest integers, ties to even: numbers here are far from those that int32 does not hold.
 template <class V>
@@ -95,10 +102,24 @@ HWY_INLINE auto nearest(V v) {
   const float rounded = std::isfinite(v.raw) ? std::nearbyint(v.raw) : 0;
   return hn::Vec1<std::int32_t>(static_cast<std::int32_t>(rounded));
 #elif HWY_TARGET <= HWY_AVX3
+  // Without what makes large numbers saturate.
   if constexpr (sizeof(v) == 64) return hn::Vec512<std::int32_t>{_mm512_cvtps_epi32(v.raw)};
   return hn::NearestInt(v);
 #else
   return hn::NearestInt(v);
+#endif
+}
+
+/// lanes[kDoubleLanes] += the halves of v.
+HWY_INLINE void add_to_longs(hn::Vec<IntTag> v, std::int64_t* lanes) {
+  const hn::RebindToSigned<DoubleTag> d;
+#if HWY_TARGET == HWY_SCALAR
+  hn::Store(hn::Add(hn::Load(d, lanes), hn::PromoteTo(d, v)), d, lanes);
+#else
+  const hn::Rebind<std::int32_t, decltype(d)> half;
+  const auto sum =
+      hn::Add(hn::PromoteTo(d, hn::LowerHalf(half, v)), hn::PromoteTo(d, hn::UpperHalf(half, v)));
+  hn::Store(hn::Add(hn::Load(d, lanes), sum), d, lanes);
 #endif
 }
 
@@ -109,23 +130,6 @@ HWY_INLINE auto unit_numbers(V key, V scale) {
   return nearest(hn::Mul(key, scale));
 }
 
-/// lanes[kDoubleLanes] += the halves of v.
-HWY_INLINE void add_to_longs(IntVec v, std::int64_t* lanes) {
-  const LongTag d;
-#if HWY_TARGET == HWY_SCALAR
-  hn::Store(hn::Add(hn::Load(d, lanes), hn::PromoteTo(d, v)), d, lanes);
-#else
-  const hn::Rebind<std::int32_t, LongTag> half;
-  const auto sum =
-      hn::Add(hn::PromoteTo(d, hn::LowerHalf(half, v)), hn::PromoteTo(d, hn::UpperHalf(half, v)));
-  hn::Store(hn::Add(hn::Load(d, lanes), sum), d, lanes);
-#endif
-}
-
-HWY_INLINE auto first_lanes(int count) {
-  return hn::FirstN(FloatTag(), static_cast<std::size_t>(std::max(count, 0)));
-}
-
 /// Inverse norms of a page's rows times kUnits: 0 for those before the first that is asked for and beyond the
 /// last.
 struct UnitScales {
@@ -134,66 +138,110 @@ struct UnitScales {
   bool finite;  // keys that hold NaN or infinity have no other inverse norm than NaN or 0
 
   HWY_INLINE void load(const HeadRows& head, int page, int first) {
-    const FloatTag d;
     count = head.rows_in_page(page);
+    if (first == 0 && count == kPageRows) return load<true>(head.inv_norms(page), first);
+    load<false>(head.inv_norms(page), first);
+  }
+
+ private:
+  template <bool kAll>
+  HWY_INLINE void load(const float* inv_norms, int first) {
+    const FloatTag d;
     auto bad = hn::Lt(hn::Zero(d), hn::Zero(d));
     for (int row = 0; row < kPageRows; row += static_cast<int>(kLanes)) {
-      const auto wanted = hn::AndNot(first_lanes(first - row), first_lanes(count - row));
-      const FloatVec inv_norm = hn::Load(d, head.inv_norms(page) + row);
-      bad = hn::Or(bad, hn::AndNot(hn::Gt(inv_norm, hn::Zero(d)), wanted));
-      hn::Store(hn::IfThenElseZero(wanted, hn::Mul(inv_norm, hn::Set(d, kUnits))), d, of + row);
+      FloatVec inv_norm = hn::Load(d, inv_norms + row);
+      auto good = hn::Gt(inv_norm, hn::Zero(d));
+      if constexpr (!kAll) {
+        const auto wanted = hn::AndNot(first_lanes(first - row), first_lanes(count - row));
+        inv_norm = hn::IfThenElseZero(wanted, inv_norm);
+        good = hn::Or(good, hn::Not(wanted));
+      }
+      bad = hn::Or(bad, hn::Not(good));
+      hn::Store(hn::Mul(inv_norm, hn::Set(d, kUnits)), d, of + row);
     }
     finite = hn::AllFalse(d, bad);
   }
 };
 
-/// lanes[dims, kDoubleLanes] += sums over the rows of a chunk of keys [dims, 64] over their norms.
+/// ints[dims, kLanes] += sums over rows [from, to) of a chunk of keys [dims, 64] over their norms, by whole
+/// vectors.
 template <bool kFull, class Chunk>
-HWY_INLINE void add_unit_rows(const Chunk& chunk, int dims, const UnitScales& scales, std::int64_t* lanes) {
-  constexpr std::size_t kStep = std::min(kAddends * kLanes, static_cast<std::size_t>(kPageRows));
-  for (int dim = 0; dim < dims; ++dim, lanes += kDoubleLanes) {
-    const std::size_t at = static_cast<std::size_t>(dim) * kPageRows;
-    chunk.prefetch(at, kPageRows);
-    for (std::size_t row = 0; row < kPageRows; row += kStep) {
-      IntVec sum = hn::Zero(IntTag());
-      HWY_UNROLL(4)
-      for (std::size_t i = row; i < row + kStep; i += kLanes) {
-        FloatVec key = chunk.load(at + i);
-        if constexpr (!kFull) {
-          key = hn::IfThenElseZero(first_lanes(scales.count - static_cast<int>(i)), key);
-        }
-        sum = hn::Add(sum, unit_numbers(key, hn::Load(FloatTag(), scales.of + i)));
-      }
-      add_to_longs(sum, lanes);
+HWY_INLINE void add_unit_rows(const Chunk& chunk, int dims, const UnitScales& scales, std::size_t from,
+                              std::size_t to, std::int32_t* ints) {
+  const FloatTag d;
+  for (std::size_t dim = 0; dim < static_cast<std::size_t>(dims); ++dim, ints += kLanes) {
+    chunk.prefetch(dim * kPageRows + from, kIntRows);
+    auto sum = hn::Load(IntTag(), ints);
+    HWY_UNROLL(4)
+    for (std::size_t row = from; row < to; row += kLanes) {
+      const FloatVec keys = load_rows<kFull>(chunk, dim, row, scales.count);
+      sum = hn::Add(sum, unit_numbers(keys, hn::Load(d, scales.of + row)));
     }
+    hn::Store(sum, IntTag(), ints);
   }
 }
 
+/// The sum of unit keys over the rows that `head` has no sum of, kChunkDims dimensions at a time.
+class UnitSum {
+ public:
+  /// sums [kChunkDims], of dimensions [first, first + kChunkDims). False: a key is not finite.
+  HWY_INLINE bool run(const HeadRows& head, int first) {
+    const int first_page = head.summed_rows / kPageRows;
+    bool finite = true;
+    for (std::int64_t& sum : longs_) sum = 0;
+    for (std::int32_t& sum : ints_) sum = 0;
+    for (int page = first_page; page < head.page_count(); ++page) {
+      scales_.load(head, page, page == first_page ? head.summed_rows % kPageRows : 0);
+      finite &= scales_.finite;
+      read_chunk(head, page, first,
+                 [&](const auto& chunk, int dims) HWY_ATTR { add_page(chunk, dims, page - first_page); });
+    }
+    flush();
+    for (std::size_t dim = 0; dim < kChunkDims; ++dim) {
+      const std::int64_t* of_dim = longs_ + dim * kDoubleLanes;
+      sums[dim] = std::accumulate(of_dim, of_dim + kDoubleLanes, std::int64_t{0});
+    }
+    return finite;
+  }
+
+  std::int64_t sums[kChunkDims];
+
+ private:
+  template <class Chunk>
+  HWY_INLINE void add_page(const Chunk& chunk, int dims, int index) {
+    if (index > 0 && index % kIntPages == 0) flush();
+    for (std::size_t from = 0; from < kPageRows; from += kIntRows) {
+      if (from > 0) flush();
+      if (scales_.count == kPageRows) {
+        add_unit_rows<true>(chunk, dims, scales_, from, from + kIntRows, ints_);
+      } else {
+        const auto end = std::min(from + kIntRows, static_cast<std::size_t>(scales_.count));
+        add_unit_rows<false>(chunk, dims, scales_, from, end, ints_);
+      }
+    }
+  }
+
+  HWY_INLINE void flush() {
+    for (std::size_t dim = 0; dim < kChunkDims; ++dim) {
+      add_to_longs(hn::Load(IntTag(), ints_ + dim * kLanes), longs_ + dim * kDoubleLanes);
+      hn::Store(hn::Zero(IntTag()), IntTag(), ints_ + dim * kLanes);
+    }
+  }
+
+  HWY_ALIGN std::int64_t longs_[kChunkDims * kDoubleLanes];
+  HWY_ALIGN std::int32_t ints_[kChunkDims * kLanes];
+  UnitScales scales_;
+};
+
 void sum_unit_keys(const HeadRows& head, double* out) {
-  HWY_ALIGN float buffer[kChunkDims * kPageRows];
-  HWY_ALIGN std::int64_t lanes[kChunkDims * kDoubleLanes];
-  const int head_dim = head.layout->head_dim, pages = head.page_count();
-  const int first_page = head.summed_rows / kPageRows;
-  UnitScales scales;
+  UnitSum unit_sum;
+  const int head_dim = head.layout->head_dim;
   bool finite = true;
   for (int first = 0; first < head_dim; first += kChunkDims) {
-    const int last = std::min(first + kChunkDims, head_dim);
-    std::fill(lanes, lanes + static_cast<std::size_t>(last - first) * kDoubleLanes, 0);
-    for (int page = first_page; page < pages; ++page) {
-      scales.load(head, page, page == first_page ? head.summed_rows % kPageRows : 0);
-      finite &= scales.finite;
-      read_keys(head, page, std::min(page + 1, pages - 1), first, last, buffer,
-                [&](const auto& chunk) HWY_ATTR {
-                  if (scales.count == kPageRows)
-                    return add_unit_rows<true>(chunk, last - first, scales, lanes);
-                  add_unit_rows<false>(chunk, last - first, scales, lanes);
-                });
-    }
-    for (int dim = first; dim < last; ++dim) {
-      const std::int64_t* of_dim = lanes + static_cast<std::size_t>(dim - first) * kDoubleLanes;
+    finite &= unit_sum.run(head, first);
+    for (int dim = first; dim < std::min(first + kChunkDims, head_dim); ++dim) {
       const double before = head.summed_rows > 0 ? head.unit_sum[dim] : 0.0;
-      const auto sum = std::accumulate(of_dim, of_dim + kDoubleLanes, std::int64_t{0});
-      out[dim] = before + static_cast<double>(sum) * kUnit;
+      out[dim] = before + static_cast<double>(unit_sum.sums[dim - first]) * kUnit;
     }
   }
   if (!finite) std::fill(out, out + head_dim, std::numeric_limits<double>::quiet_NaN());

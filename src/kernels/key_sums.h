@@ -14,9 +14,9 @@ void sum_keys(const HeadRows& head, double* out);
 /// reads the rows after head.summed_rows alone; `out` may be that sum itself.
 ///
 /// Every addend is a stored number times its row's inverse norm, rounded to float and then to a multiple of
-/// 2^-28. Sums of those are exact (in double below 2^25, so for as many keys at least). So the sum is the
+/// 2^-26. Sums of those are exact (in double below 2^27, so for as many keys at least). So the sum is the
 /// same bits in any order, on every machine, and when keys that were added are taken out again: what a store
-/// maintains is what a pass over all rows finds. Rounding changes the mean by 2^-29 at most, less than float
+/// maintains is what a pass over all rows finds. Rounding changes the mean by 2^-27 at most, less than float
 /// keys do.
 ///
 /// A key that holds NaN or infinity makes the whole sum NaN.

@@ -77,7 +77,7 @@ TEST_P(KeyScoresTest, SumsOfKeys) {
 double unit_number(const Problem& p, int row, int dim) {
   const float inv_norm = p.head.view().inv_norms(row / kPageRows)[row % kPageRows];
   const float unit = static_cast<float>(p.key(row)[dim]) * inv_norm;
-  return std::nearbyint(std::ldexp(static_cast<double>(unit), 28)) * std::ldexp(1.0, -28);
+  return std::nearbyint(std::ldexp(static_cast<double>(unit), 26)) * std::ldexp(1.0, -26);
 }
 
 std::vector<double> unit_sum(const Problem& p, int first, int last) {

@@ -39,9 +39,10 @@ struct Counted {
 
 using Float = Counted<float>;
 using Double = Counted<double>;
+using Integer = Counted<std::int64_t>;
 
-// As kernels/key_scores.cc has them.
-constexpr int kChunkDims = 32, kChunkPages = 4;
+// As kernels/key_chunks-inl.h has it.
+constexpr int kChunkDims = 32;
 
 std::size_t size(int n) { return static_cast<std::size_t>(n); }
 
@@ -78,26 +79,28 @@ std::vector<Float> inverse_norms(const Keys& keys) {
   return inverse;
 }
 
-/// sum_unit_keys of one dimension: per page into lanes of float, every few pages from there into doubles.
-Double sum_of_dimension(const Keys& keys, const std::vector<Float>& inverse, int dim) {
+/// The nearest integer.
+Integer nearest(Float x) { return ++operations, static_cast<std::int64_t>(std::nearbyint(x.value)); }
+
+/// sum_unit_keys of one dimension: products as integers into lanes, those of every few pages into wider ones.
+/// scales: inverse norms in units of the sum.
+Double sum_of_dimension(const Keys& keys, const std::vector<Float>& scales, int dim) {
   const auto lanes = static_cast<std::size_t>(keys.lanes);
-  std::vector<Float> floats(lanes);
-  std::vector<Double> doubles(lanes);
+  std::vector<Integer> narrow(lanes), wide(lanes / 2);
   for (int page = 0; page < keys.pages(); ++page) {
-    std::vector<Float> sums(lanes);
     for (int row = 0; row < kPageRows; ++row) {
       const int key = page * kPageRows + row;
-      Float& sum = sums[static_cast<std::size_t>(row) % lanes];
-      sum = sum + keys.key(key, dim) * inverse[static_cast<std::size_t>(key)];
+      if (key - row % keys.lanes >= keys.n) break;  // whole vectors
+      Integer& sum = narrow[static_cast<std::size_t>(row) % lanes];
+      sum = sum + nearest(keys.key(key, dim) * scales[static_cast<std::size_t>(key)]);
     }
-    for (std::size_t i = 0; i < lanes; ++i) floats[i] = floats[i] + sums[i];
-    if ((page + 1) % kChunkPages != 0 && page + 1 < keys.pages()) continue;
-    for (std::size_t i = 0; i < lanes; ++i) doubles[i] = doubles[i] + Double(floats[i]);
-    std::fill(floats.begin(), floats.end(), Float());
+    if ((page + 1) % (keys.lanes / 4) != 0 && page + 1 < keys.pages()) continue;
+    for (std::size_t i = 0; i < lanes; ++i) wide[i % wide.size()] = wide[i % wide.size()] + narrow[i];
+    std::fill(narrow.begin(), narrow.end(), Integer());
   }
-  Double sum = 0;
-  for (const Double lane : doubles) sum = sum + lane;
-  return sum;
+  Integer sum = 0;
+  for (const Integer lane : wide) sum = sum + lane;
+  return Double(sum) * Double(0x1p-26);
 }
 
 /// cosine_keys of one row: dot product in float over 32 dimensions at a time, those added in double.
@@ -119,8 +122,11 @@ Float cosine(const Keys& keys, const std::vector<Float>& inverse, const std::vec
 std::vector<float> counted_scores(const Keys& keys) {
   const std::vector<Float> inverse = inverse_norms(keys);
   std::vector<Float> anchor;
+  std::vector<Float> scales(inverse.size());
   for (int dim = 0; dim < keys.d; ++dim) {
-    const Double mean = sum_of_dimension(keys, inverse, dim) / Double(keys.n);
+    for (std::size_t i = 0; i < scales.size() && dim % kChunkDims == 0; ++i)
+      scales[i] = inverse[i] * Float(0x1p26f);
+    const Double mean = sum_of_dimension(keys, scales, dim) / Double(keys.n);
     anchor.push_back(-Float(mean));
   }
   Double square = 0;
