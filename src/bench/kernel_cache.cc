@@ -157,7 +157,7 @@ void add_cache_cases(std::vector<KernelCase>& cases, int threads) {
   }
   if (threads > 1) add_scores(cases, "keydiff", threads);
   for (const char* policy : {"sink", "keydiff", "nestedkv", "knorm", "tova", "snapkv", "h2o"}) {
-    for (const int block : {64, 128, 256}) cases.push_back(evict_case(policy, 2048, block));
+    for (const int block : {1, 64, 128, 256}) cases.push_back(evict_case(policy, 2048, block));
   }
   for (const int rows : {2176, 65536}) cases.push_back(selection_case(rows));
   for (const int head_dim : {64, 128}) cases.push_back(moves_case(head_dim));

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,8 @@
 
 namespace keynest::bench {
 
-/// A layer that holds `rows` entries per head, of which a block of `block` has just been attended.
+/// A layer that holds `rows` entries per head, of which a block of `block` has just been attended. What an
+/// eviction of as many leaves behind for the next is there.
 class Layer {
  public:
   /// `spec` is a valid policy of the one layer of `shape`.
@@ -22,7 +24,8 @@ class Layer {
   /// heads of its own. False: an error of the policy.
   bool score_heads(int first, int last, int thread);
   bool score() { return score_heads(0, heads(), 0); }
-  /// score(), then chooses the entries that stay: all but a block's. The layer stays as it is.
+  /// score(), then chooses the entries that stay: all but a block's, and brings the sums that the store
+  /// maintains up to date. The layer stays as it is.
   bool evict();
 
   double key_bytes() const { return heads_.key_bytes(); }
@@ -30,14 +33,20 @@ class Layer {
   std::size_t extra_bytes() const;
 
  private:
+  void cut_unit_sum(const HeadRows& rows, std::span<const Row> kept);
+
   std::shared_ptr<const Evictor> evictor_;
   Heads heads_;
+  std::vector<std::vector<double>> unit_sums_;  // [heads][head_dim], as the store has them before an eviction
+  std::vector<HeadRows> rows_;                  // [heads]
   HeadQueries queries_;
   std::vector<Aligned> scratch_;  // of every thread
   LayerStep step_;
   LayerState state_;
   LayerPlan plan_;
   std::vector<std::vector<float>> scores_;
+  std::vector<Row> gone_;
+  std::vector<double> cut_;
 };
 
 }  // namespace keynest::bench

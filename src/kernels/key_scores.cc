@@ -47,18 +47,16 @@ HWY_INLINE void add_row_sums(const Chunk& chunk, int dims, const float* anchor, 
   }
 }
 
-/// sums[64] = sum over all dimensions for every row of a page. Half a page is asked for ahead.
+/// sums[64] = sum over all dimensions for every row of a page. The next page is asked for.
 template <RowSum kind>
 HWY_INLINE void page_row_sums(const HeadRows& head, int page, const float* anchor, double* sums) {
   HWY_ALIGN float buffer[kChunkDims * kPageRows];
   const int head_dim = head.layout->head_dim;
   std::fill(sums, sums + kPageRows, 0.0);
-  const int half = head_dim / 2;
   for (int first = 0; first < head_dim; first += kChunkDims) {
     const int dims = std::min(kChunkDims, head_dim - first);
     const float* part = anchor == nullptr ? nullptr : anchor + first;
-    const KeyPlace next =
-        first < half ? KeyPlace{page, first + half} : KeyPlace{std::max(page - 1, 0), first - half};
+    const KeyPlace next{std::max(page - 1, 0), first};
     read_keys(head, {page, first}, dims, next, buffer,
               [&](const auto& chunk) HWY_ATTR { add_row_sums<kind>(chunk, dims, part, sums); });
   }
