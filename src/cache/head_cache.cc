@@ -105,8 +105,12 @@ void HeadCache::reserve(std::int32_t count, bool exclusive, std::vector<Page*>& 
   }
 }
 
+bool HeadCache::any_shared() const {
+  return std::any_of(pages_.begin(), pages_.end(), [](const Page* page) { return page->shared(); });
+}
+
 std::size_t HeadCache::pages_to_apply(std::span<const RowMove> moves, std::span<const RowTurn> turns) const {
-  if (std::none_of(pages_.begin(), pages_.end(), [](const Page* page) { return page->shared(); })) return 0;
+  if (!any_shared()) return 0;
   std::vector<bool> written(pages_.size());
   for (const RowMove& move : moves) written[page_of(move.to)] = true;
   for (const RowTurn& turn : turns) written[page_of(turn.row)] = true;
@@ -151,6 +155,21 @@ void HeadCache::apply(std::int32_t kept, std::span<const RowMove> moves, std::sp
   truncate(kept, pool);
   for (const RowTurn& turn : turns) own(turn.row, fresh, pool);
   rotate_keys(view(pool.layout()), turns, rotation);
+}
+
+bool HeadCache::arrange(std::int32_t kept, std::span<const RowMove> moves, std::int32_t pending,
+                        const PageLayout& layout) {
+  if (any_shared()) return false;
+  const HeadRows rows = view_with(layout, pending);
+  if (!unit_sum_.empty()) cut_unit_sum(rows, kept, moves, false);
+  for (const RowMove& move : moves) swap_rows(rows, move.from, move.to);
+  return true;
+}
+
+void HeadCache::take_back(std::span<const RowMove> moves, std::int32_t pending, const PageLayout& layout) {
+  const HeadRows rows = view_with(layout, pending);
+  for (const RowMove& move : moves) swap_rows(rows, move.from, move.to);
+  summed_rows_ = 0;
 }
 
 void HeadCache::truncate(std::int32_t rows, PagePool& pool) {

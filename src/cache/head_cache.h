@@ -69,6 +69,13 @@ class HeadCache {
   void apply(std::int32_t kept, std::span<const RowMove> moves, std::span<const RowTurn> turns,
              const KeyRotation& rotation, std::vector<Page*>& fresh, PagePool& pool);
 
+  /// Makes the moves of a plan while `pending` rows are still reserved, without losing anything: rows change
+  /// places, so that take_back() undoes it and truncate() to `kept` rows completes it. False, with nothing
+  /// done, where pages are shared.
+  bool arrange(std::int32_t kept, std::span<const RowMove> moves, std::int32_t pending,
+               const PageLayout& layout);
+  void take_back(std::span<const RowMove> moves, std::int32_t pending, const PageLayout& layout);
+
   /// Drops the rows from `rows` on, and pages that hold nothing (reserved ones too).
   void truncate(std::int32_t rows, PagePool& pool);
 
@@ -77,6 +84,7 @@ class HeadCache {
 
  private:
   std::size_t first_written(bool exclusive) const;
+  bool any_shared() const;
   void replace(std::size_t index, Page* fresh, PagePool& pool);
   void own(Row row, std::vector<Page*>& fresh, PagePool& pool);
   void cut_unit_sum(const HeadRows& rows, std::int32_t kept, std::span<const RowMove> moves, bool turned);

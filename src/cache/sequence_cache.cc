@@ -72,6 +72,7 @@ void SequenceCache::begin_plan(int layer, LayerEviction& eviction, const KeyRota
   eviction.moves.resize(heads);
   eviction.turns.resize(heads);
   eviction.fresh.resize(heads);
+  eviction.arranged.assign(heads, 0);
   eviction.rotation = rotation != nullptr ? std::optional(*rotation) : std::nullopt;
 }
 
@@ -84,19 +85,35 @@ void SequenceCache::plan_head(int kv_head, std::span<const Row> kept, LayerEvict
   turns_to_ranks(rows(eviction.layer, kv_head), kept, eviction.moves[h], eviction.turns[h]);
 }
 
+void SequenceCache::arrange(LayerEviction& eviction, int kv_head) {
+  const auto h = static_cast<std::size_t>(kv_head);
+  if (eviction.rotation) return;
+  HeadCache& head = heads_[index(eviction.layer, kv_head)];
+  if (head.arrange(eviction.kept[h], eviction.moves[h], pending_, layout())) eviction.arranged[h] = 1;
+}
+
+void SequenceCache::take_back(LayerEviction& eviction) {
+  for (std::size_t h = 0; h < eviction.arranged.size(); ++h) {
+    if (eviction.arranged[h] == 0) continue;
+    HeadCache& head = heads_[index(eviction.layer, static_cast<int>(h))];
+    head.take_back(eviction.moves[h], pending_, layout());
+    eviction.arranged[h] = 0;
+  }
+}
+
 Status SequenceCache::prepare(std::span<LayerEviction*> evictions) {
   std::size_t total = 0;
   for (const LayerEviction* e : evictions) {
     for (int h = 0; h < kv_heads_; ++h) {
       const auto i = static_cast<std::size_t>(h);
-      total += head(e->layer, h).pages_to_apply(e->moves[i], e->turns[i]);
+      total += head(e->layer, h).pages_to_apply(e->moves_left(i), e->turns[i]);
     }
   }
   KEYNEST_TRY(pool_->allocate(total, fresh_));
   for (LayerEviction* e : evictions) {
     for (int h = 0; h < kv_heads_; ++h) {
       const auto i = static_cast<std::size_t>(h);
-      const std::size_t needed = head(e->layer, h).pages_to_apply(e->moves[i], e->turns[i]);
+      const std::size_t needed = head(e->layer, h).pages_to_apply(e->moves_left(i), e->turns[i]);
       const std::size_t count = std::min(fresh_.size(), needed);
       e->fresh[i].assign(fresh_.end() - static_cast<std::ptrdiff_t>(count), fresh_.end());
       fresh_.resize(fresh_.size() - count);
@@ -108,9 +125,14 @@ Status SequenceCache::prepare(std::span<LayerEviction*> evictions) {
 
 void SequenceCache::apply(LayerEviction& eviction, int kv_head) {
   const auto i = static_cast<std::size_t>(kv_head);
-  heads_[index(eviction.layer, kv_head)].apply(eviction.kept[i], eviction.moves[i], eviction.turns[i],
-                                               eviction.rotation.value_or(KeyRotation{}), eviction.fresh[i],
-                                               *pool_);
+  HeadCache& head = heads_[index(eviction.layer, kv_head)];
+  if (eviction.arranged[i] != 0) {
+    head.truncate(eviction.kept[i], *pool_);
+  } else {
+    head.apply(eviction.kept[i], eviction.moves[i], eviction.turns[i],
+               eviction.rotation.value_or(KeyRotation{}), eviction.fresh[i], *pool_);
+  }
+  eviction.arranged[i] = 0;
   for (Page* page : eviction.fresh[i]) pool_->release(page);
   eviction.fresh[i].clear();
 }

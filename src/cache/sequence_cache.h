@@ -1,5 +1,5 @@
-// All heads of one sequence. A step is: reserve -> (rows are written, attended) -> commit -> plan -> apply;
-// nothing that was committed changes before apply, and cancel takes a step back.
+// All heads of one sequence. A step is: reserve -> (rows are written, attended) -> plan, perhaps arrange ->
+// prepare -> commit -> apply; no entry changes before apply, and take_back and cancel take a step back.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,12 @@ struct LayerEviction {
   std::vector<std::vector<RowTurn>> turns;  ///< [kv_heads] keys that turn to their new rank after the moves
   std::optional<KeyRotation> rotation;      ///< of those
   std::vector<std::vector<Page*>> fresh;    ///< [kv_heads] pages for copies of shared ones
+  std::vector<unsigned char> arranged;      ///< [kv_heads] the moves have been made, see arrange()
+
+  /// The moves of a head that apply() has to make.
+  std::span<const RowMove> moves_left(std::size_t kv_head) const {
+    return arranged[kv_head] != 0 ? std::span<const RowMove>() : std::span(moves[kv_head]);
+  }
 };
 
 class SequenceCache {
@@ -66,6 +72,12 @@ class SequenceCache {
   /// The two parts of plan(): begin_plan(), then every head, which distinct threads may do.
   void begin_plan(int layer, LayerEviction& eviction, const KeyRotation* rotation = nullptr) const;
   void plan_head(int kv_head, std::span<const Row> kept, LayerEviction& eviction) const;
+  /// Makes the moves of a planned head ahead of apply(), while attention has left its rows in the caches.
+  /// Rows only change places, among reserved ones too, so this mutates no entries; where it would have to
+  /// (shared pages, turning keys) it leaves the moves to apply(). Distinct heads may run on distinct threads.
+  void arrange(LayerEviction& eviction, int kv_head);
+  /// Undoes arrange() for all heads. To be called before cancel(); without effect after apply().
+  void take_back(LayerEviction& eviction);
   /// Takes the pages that the evictions need. Errors: kOutOfMemory; nothing has changed then.
   Status prepare(std::span<LayerEviction*> evictions);
   /// The only step that mutates entries. Distinct heads may run on distinct threads. Call after commit().

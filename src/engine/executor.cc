@@ -89,11 +89,12 @@ Status Executor::run(const StepInput& input, std::vector<float>& logits, StepTim
   set_inputs(**built, input);
 
   const ggml_status status = ggml_backend_graph_compute(backend_.get(), (*built)->step.graph);
+  const Status finished = ops_.finish();
   if (status != GGML_STATUS_SUCCESS) {
     return Error{ErrorCode::kInternal,
                  std::string("ggml failed to compute a step: ") + ggml_status_to_string(status)};
   }
-  KEYNEST_TRY(ops_.finish());
+  KEYNEST_TRY(finished);
   times = ops_.times();
   if (input.outputs > 0) {
     logits.resize(static_cast<std::size_t>(ggml_nelements((*built)->step.logits)));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cassert>
 #include <chrono>
 
@@ -38,8 +39,6 @@ ggml_tensor* effect_node(ggml_context* context, std::span<ggml_tensor*> args, gg
                         tasks, data);
 }
 
-int take(std::atomic<int>& next) { return next.fetch_add(1, std::memory_order_relaxed); }
-
 }  // namespace
 
 struct LayerOps::Layer {
@@ -47,8 +46,8 @@ struct LayerOps::Layer {
   int index = 0;
   int window = 0;
 
-  // Work is handed out by counters, reset when a step begins.
-  std::atomic<int> next_append{0}, next_attend{0}, next_evict{0}, evicted_heads{0};
+  // Reset when a step begins.
+  std::atomic<int> evicted_heads{0};
   std::unique_ptr<std::atomic<int>[]> finished_splits;  // [kv_heads]
 
   std::vector<std::vector<float>> scores;  // [kv_heads][rows]
@@ -59,7 +58,7 @@ struct LayerOps::Layer {
   bool planned = false;
 
   void reset(int kv_heads) {
-    next_append = next_attend = next_evict = evicted_heads = 0;
+    evicted_heads = 0;
     for (int h = 0; h < kv_heads; ++h) finished_splits[static_cast<std::size_t>(h)] = 0;
     std::fill(head_status.begin(), head_status.end(), Status{});
     status = {};
@@ -112,27 +111,27 @@ std::vector<ggml_tensor*> LayerOps::commit(ggml_context* context) {
   return {prepared, effect_node(context, args, apply_op, GGML_N_TASKS_MAX, this)};
 }
 
-void LayerOps::append_op(ggml_tensor* dst, int thread, int /*threads*/, void* data) {
+void LayerOps::append_op(ggml_tensor* dst, int thread, int threads, void* data) {
   auto& layer = *static_cast<Layer*>(data);
   const Stopwatch watch(thread, layer.ops->times_.attention_seconds);
-  layer.ops->append(layer, dst->src[0], dst->src[1]);
+  layer.ops->append(layer, dst->src[0], dst->src[1], {thread, threads});
 }
 
-void LayerOps::attend_op(ggml_tensor* dst, int thread, int /*threads*/, void* data) {
+void LayerOps::attend_op(ggml_tensor* dst, int thread, int threads, void* data) {
   auto& layer = *static_cast<Layer*>(data);
   LayerOps& ops = *layer.ops;
   const Stopwatch watch(thread, ops.times_.attention_seconds);
   if (ops.decode_shaped()) {
-    ops.attend_split(layer, dst->src[0], dst, thread);
+    ops.attend_split(layer, dst->src[0], dst, {thread, threads});
   } else {
-    ops.attend_tiles(layer, dst->src[0], dst, thread);
+    ops.attend_tiles(layer, dst->src[0], dst, {thread, threads});
   }
 }
 
-void LayerOps::evict_op(ggml_tensor* dst, int thread, int /*threads*/, void* data) {
+void LayerOps::evict_op(ggml_tensor* dst, int thread, int threads, void* data) {
   auto& layer = *static_cast<Layer*>(data);
   const Stopwatch watch(thread, layer.ops->times_.evict_seconds);
-  layer.ops->evict(layer, dst->src[1], thread);
+  layer.ops->evict(layer, dst->src[1], {thread, threads});
 }
 
 void LayerOps::prepare_op(ggml_tensor* /*dst*/, int thread, int /*threads*/, void* data) {
@@ -142,10 +141,10 @@ void LayerOps::prepare_op(ggml_tensor* /*dst*/, int thread, int /*threads*/, voi
   ops.status_ = ops.prepare();
 }
 
-void LayerOps::apply_op(ggml_tensor* /*dst*/, int thread, int /*threads*/, void* data) {
+void LayerOps::apply_op(ggml_tensor* /*dst*/, int thread, int threads, void* data) {
   auto& ops = *static_cast<LayerOps*>(data);
   const Stopwatch watch(thread, ops.times_.evict_seconds);
-  if (ops.committed_) ops.apply();
+  if (ops.committed_) ops.apply({thread, threads});
 }
 
 // ---------------------------------------------------------------------------------------- a step
@@ -156,7 +155,6 @@ void LayerOps::begin(const StepInput& input, std::span<const Position> positions
   times_ = {};
   status_ = {};
   committed_ = false;
-  next_apply_ = 0;
   evictions_.clear();
 
   const SequenceCache& cache = input.sequence->cache;
@@ -180,18 +178,23 @@ void LayerOps::begin(const StepInput& input, std::span<const Position> positions
   }
 }
 
-Status LayerOps::finish() { return status_; }
+Status LayerOps::finish() {
+  for (auto& layer : layers_) {
+    if (input_.evict && !committed_) input_.sequence->cache.take_back(layer->eviction);
+  }
+  return status_;
+}
 
 bool LayerOps::decode_shaped() const { return tokens() * group() <= kDecodeQueries; }
 
 bool LayerOps::windowed(const Layer& layer) const { return layer.window > 0; }
 
-void LayerOps::append(Layer& layer, const ggml_tensor* k, const ggml_tensor* v) {
+void LayerOps::append(Layer& layer, const ggml_tensor* k, const ggml_tensor* v, Worker worker) {
   const SequenceCache& cache = input_.sequence->cache;
   const int chunks = (tokens() + kAppendTokens - 1) / kAppendTokens;
   const std::size_t stride =
       static_cast<std::size_t>(hparams_.head_dim) * static_cast<std::size_t>(hparams_.kv_heads);
-  for (int task; (task = take(layer.next_append)) < hparams_.kv_heads * chunks;) {
+  shares_.share(worker.thread, worker.threads, hparams_.kv_heads * chunks, 1, [&](int task, int) {
     const int head = task / chunks;
     const int first = task % chunks * kAppendTokens;
     const int count = std::min(kAppendTokens, tokens() - first);
@@ -200,7 +203,7 @@ void LayerOps::append(Layer& layer, const ggml_tensor* k, const ggml_tensor* v) 
     write_rows(cache.rows(layer.index, head), Row{cache.head(layer.index, head).rows() + first}, count,
                static_cast<const float*>(k->data) + offset, stride,
                static_cast<const float*>(v->data) + offset, stride, positions_.data() + first);
-  }
+  });
 }
 
 QueryBlock LayerOps::query_block(const Layer& layer, const ggml_tensor* q, ggml_tensor* out,
@@ -227,17 +230,18 @@ QueryBlock LayerOps::query_block(const Layer& layer, const ggml_tensor* q, ggml_
   return block;
 }
 
-void LayerOps::attend_tiles(Layer& layer, const ggml_tensor* q, ggml_tensor* out, int thread) {
+void LayerOps::attend_tiles(const Layer& layer, const ggml_tensor* q, ggml_tensor* out, Worker worker) {
   const int tile = attention_tile_tokens(group());
   const int tiles = (tokens() + tile - 1) / tile;
-  void* scratch = scratch_[static_cast<std::size_t>(thread)].data();
-  for (int task; (task = take(layer.next_attend)) < hparams_.kv_heads * tiles;) {
-    // The last tiles see the most keys: start with them, so that no thread ends with a long one.
-    const int head = task % hparams_.kv_heads;
-    const int first = (tiles - 1 - task / hparams_.kv_heads) * tile;
+  void* scratch = scratch_[static_cast<std::size_t>(worker.thread)].data();
+  // Head by head, so that a thread finds keys and values in its cache. The last tiles see the most keys:
+  // start with them, so that no thread ends with a long one.
+  shares_.share(worker.thread, worker.threads, hparams_.kv_heads * tiles, 1, [&](int task, int) {
+    const int head = task / tiles;
+    const int first = (tiles - 1 - task % tiles) * tile;
     attend(input_.sequence->cache.rows(layer.index, head), query_block(layer, q, out, head), first,
            std::min(first + tile, tokens()), scratch);
-  }
+  });
 }
 
 SplitPlan LayerOps::split_plan(const Layer& layer) const {
@@ -248,10 +252,10 @@ SplitPlan LayerOps::split_plan(const Layer& layer) const {
   return SplitPlan::of(pages, tokens() * group(), hparams_.head_dim);
 }
 
-void LayerOps::attend_split(Layer& layer, const ggml_tensor* q, ggml_tensor* out, int thread) {
+void LayerOps::attend_split(Layer& layer, const ggml_tensor* q, ggml_tensor* out, Worker worker) {
   const SplitPlan plan = split_plan(layer);
-  void* scratch = scratch_[static_cast<std::size_t>(thread)].data();
-  for (int task; (task = take(layer.next_attend)) < hparams_.kv_heads * plan.splits;) {
+  void* scratch = scratch_[static_cast<std::size_t>(worker.thread)].data();
+  shares_.share(worker.thread, worker.threads, hparams_.kv_heads * plan.splits, 1, [&](int task, int) {
     const int head = task / plan.splits;
     const int split = task % plan.splits;
     const HeadRows rows = input_.sequence->cache.rows(layer.index, head);
@@ -260,13 +264,13 @@ void LayerOps::attend_split(Layer& layer, const ggml_tensor* q, ggml_tensor* out
                  plan.first_page(split + 1, rows.page_count()), plan.partial(partials_.floats(), head, split),
                  scratch);
     auto& finished = layer.finished_splits[static_cast<std::size_t>(head)];
-    if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 < plan.splits) continue;
+    if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 < plan.splits) return;
     std::array<PartialAttention, SplitPlan::kMostSplits> partials;
     for (int s = 0; s < plan.splits; ++s) {
       partials[static_cast<std::size_t>(s)] = plan.partial(partials_.floats(), head, s);
     }
     merge_partials(block, hparams_.head_dim, partials.data(), plan.splits);
-  }
+  });
 }
 
 // ---------------------------------------------------------------------------------------- eviction
@@ -292,9 +296,9 @@ LayerStep LayerOps::layer_step(const Layer& layer, const ggml_tensor* q, std::ve
   return step;
 }
 
-void LayerOps::evict(Layer& layer, const ggml_tensor* q, int thread) {
+void LayerOps::evict(Layer& layer, const ggml_tensor* q, Worker worker) {
   if (windowed(layer)) {
-    if (input_.evict && thread == 0) plan_window(layer);
+    if (input_.evict && worker.thread == 0) plan_window(layer);
     return;
   }
   if (!evictor_->evicts() || input_.sequence->budgets.empty()) return;
@@ -305,27 +309,27 @@ void LayerOps::evict(Layer& layer, const ggml_tensor* q, int thread) {
   const LayerStep step = layer_step(layer, q, rows, queries);
   const bool due = input_.evict && evictor_->over_budget(step);
   LayerState& state = input_.sequence->states[static_cast<std::size_t>(layer.index)];
-  void* scratch = scratch_[static_cast<std::size_t>(thread)].data();
-  for (int head; (head = take(layer.next_evict)) < hparams_.kv_heads;) {
+  void* scratch = scratch_[static_cast<std::size_t>(worker.thread)].data();
+  // Shared as attention is, so that keys are still where they were read last.
+  shares_.share(worker.thread, worker.threads, hparams_.kv_heads, 1, [&](int head, int) {
     const auto h = static_cast<std::size_t>(head);
     evictor_->observe(state, step, head, scratch);
     if (due) layer.head_status[h] = choose(layer, step, head, scratch);
     const int done = layer.evicted_heads.fetch_add(1, std::memory_order_acq_rel) + 1;
-    if (!due || done < hparams_.kv_heads) continue;
+    if (!due || done < hparams_.kv_heads) return;
     layer.status = finish_plan(layer, step);
     layer.planned = layer.status.ok();
-  }
+  });
 }
 
 /// The scores of a head, and what it keeps where that takes no other head.
 Status LayerOps::choose(Layer& layer, const LayerStep& step, int head, void* scratch) const {
   const auto h = static_cast<std::size_t>(head);
-  Sequence& sequence = *input_.sequence;
-  LayerState& state = sequence.states[static_cast<std::size_t>(layer.index)];
+  LayerState& state = input_.sequence->states[static_cast<std::size_t>(layer.index)];
   KEYNEST_TRY(evictor_->score(state, step, head, layer.scores[h], scratch));
   if (!evictor_->heads_apart()) return {};
   KEYNEST_TRY(evictor_->plan_head(step, head, layer.scores[h], layer.plan.kept[h]));
-  sequence.cache.plan_head(head, layer.plan.kept[h], layer.eviction);
+  plan_moves(layer, head);
   return {};
 }
 
@@ -334,10 +338,15 @@ Status LayerOps::finish_plan(Layer& layer, const LayerStep& step) const {
   for (const Status& status : layer.head_status) KEYNEST_TRY(status);
   if (evictor_->heads_apart()) return {};
   KEYNEST_TRY(evictor_->plan(step, layer.scores, layer.plan));
-  for (int h = 0; h < hparams_.kv_heads; ++h) {
-    input_.sequence->cache.plan_head(h, layer.plan.kept[static_cast<std::size_t>(h)], layer.eviction);
-  }
+  for (int h = 0; h < hparams_.kv_heads; ++h) plan_moves(layer, h);
   return {};
+}
+
+/// Rows move here, while attention has left them in the caches; only records are made from where they were.
+void LayerOps::plan_moves(Layer& layer, int head) const {
+  SequenceCache& cache = input_.sequence->cache;
+  cache.plan_head(head, layer.plan.kept[static_cast<std::size_t>(head)], layer.eviction);
+  if (input_.sequence->records.empty()) cache.arrange(layer.eviction, head);
 }
 
 void LayerOps::begin_plan(Layer& layer) const {
@@ -411,12 +420,12 @@ Status LayerOps::prepare() {
   return {};
 }
 
-void LayerOps::apply() {
+void LayerOps::apply(Worker worker) {
   const int heads = hparams_.kv_heads;
   const int tasks = static_cast<int>(evictions_.size()) * heads;
-  for (int task; (task = take(next_apply_)) < tasks;) {
+  shares_.share(worker.thread, worker.threads, tasks, 1, [&](int task, int) {
     input_.sequence->cache.apply(*evictions_[static_cast<std::size_t>(task / heads)], task % heads);
-  }
+  });
 }
 
 }  // namespace keynest

@@ -2,7 +2,6 @@
 // a step. They are ggml custom operations, so a step is one graph compute on ggml's thread pool.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "engine/step.h"
 #include "engine/workspace.h"
 #include "model/graph.h"
+#include "model/row_shares.h"
 #include "policy/evictor.h"
 
 namespace keynest {
@@ -28,13 +28,16 @@ class LayerOps final : public AttentionBinding {
 
   /// Makes the buffers fit and binds the step that the next graph compute works on. Pages must be reserved.
   void begin(const StepInput& input, std::span<const Position> positions);
-  /// The outcome of the step; on an error nothing was committed.
+  /// To be called after the graph compute, however it ended. The outcome of the step; on an error nothing was
+  /// committed, and rows lie where they did.
   Status finish();
   const StepTimes& times() const { return times_; }
 
  private:
   struct Layer;  // what a graph node points to: the ops and a layer index, and the layer's counters
-  struct Tasks;
+  struct Worker {
+    int thread, threads;
+  };
 
   static void append_op(ggml_tensor* dst, int thread, int threads, void* layer);
   static void attend_op(ggml_tensor* dst, int thread, int threads, void* layer);
@@ -42,17 +45,18 @@ class LayerOps final : public AttentionBinding {
   static void prepare_op(ggml_tensor* dst, int thread, int threads, void* ops);
   static void apply_op(ggml_tensor* dst, int thread, int threads, void* ops);
 
-  void append(Layer& layer, const ggml_tensor* k, const ggml_tensor* v);
-  void attend_tiles(Layer& layer, const ggml_tensor* q, ggml_tensor* out, int thread);
-  void attend_split(Layer& layer, const ggml_tensor* q, ggml_tensor* out, int thread);
-  void evict(Layer& layer, const ggml_tensor* q, int thread);
+  void append(Layer& layer, const ggml_tensor* k, const ggml_tensor* v, Worker worker);
+  void attend_tiles(const Layer& layer, const ggml_tensor* q, ggml_tensor* out, Worker worker);
+  void attend_split(Layer& layer, const ggml_tensor* q, ggml_tensor* out, Worker worker);
+  void evict(Layer& layer, const ggml_tensor* q, Worker worker);
   void begin_plan(Layer& layer) const;
   Status choose(Layer& layer, const LayerStep& step, int head, void* scratch) const;
   Status finish_plan(Layer& layer, const LayerStep& step) const;
+  void plan_moves(Layer& layer, int head) const;
   void plan_window(Layer& layer);
   void record(Layer& layer);
   Status prepare();
-  void apply();
+  void apply(Worker worker);
 
   QueryBlock query_block(const Layer& layer, const ggml_tensor* q, ggml_tensor* out, int kv_head) const;
   LayerStep layer_step(const Layer& layer, const ggml_tensor* q, std::vector<HeadRows>& rows,
@@ -79,7 +83,7 @@ class LayerOps final : public AttentionBinding {
   std::vector<AlignedBuffer> scratch_;  // [threads]
   AlignedBuffer partials_, row_max_, row_sum_;
   std::vector<LayerEviction*> evictions_;
-  std::atomic<int> next_apply_{0};
+  RowShares shares_;  // of whatever a node shares out: heads, parts of them
 };
 
 }  // namespace keynest

@@ -150,6 +150,83 @@ TEST(SequenceCache, CancelledAndRefusedStepsLeaveNoTrace) {
   EXPECT_EQ(check_head(cache, 1, 2).size(), 180u);
 }
 
+/// Random rows of every head of layer 1 that stay, and their positions.
+struct Choice {
+  std::vector<std::vector<Row>> kept{kHeads};
+  std::vector<std::set<int>> positions{kHeads};
+
+  Choice(const SequenceCache& cache, std::mt19937& random) {
+    for (int head = 0; head < kHeads; ++head) {
+      const HeadRows rows = cache.rows(1, head);
+      for (int r = 0; r < rows.rows; ++r) {
+        if (random() % 2 == 0) continue;
+        kept[static_cast<std::size_t>(head)].push_back(Row{r});
+        positions[static_cast<std::size_t>(head)].insert(to_int(rows.position(Row{r})));
+      }
+    }
+  }
+};
+
+std::vector<int> positions_by_row(const SequenceCache& cache, int layer, int head) {
+  std::vector<int> positions;
+  const HeadRows rows = cache.rows(layer, head);
+  for (int r = 0; r < rows.rows; ++r) positions.push_back(to_int(rows.position(Row{r})));
+  return positions;
+}
+
+TEST(SequenceCache, MovesMadeAheadAreTakenBackOrApplied) {
+  std::mt19937 random(5);
+  auto pool = make_pool();
+  SequenceCache cache(pool, kLayers, kHeads);
+  append(cache, 0, 100);
+  LayerEviction eviction;
+  for (const bool goes_through : {false, true}) {
+    ASSERT_TRUE(cache.reserve(90));
+    write_block(cache, 100, 90);
+    const Choice choice(cache, random);
+    const std::vector<int> before = positions_by_row(cache, 1, 2);
+    cache.plan(1, choice.kept, eviction);
+    for (int head = 0; head < kHeads; ++head) cache.arrange(eviction, head);
+    EXPECT_NE(positions_by_row(cache, 1, 2), before) << "nothing was arranged";
+    EXPECT_EQ(check_head(cache, 1, 2).size(), 190u) << "an entry was lost";
+    if (goes_through) {
+      std::vector<LayerEviction*> all{&eviction};
+      ASSERT_TRUE(cache.prepare(all));
+      cache.commit();
+      for (int head = 0; head < kHeads; ++head) cache.apply(eviction, head);
+      for (int head = 0; head < kHeads; ++head) {
+        EXPECT_EQ(check_head(cache, 1, head), choice.positions[static_cast<std::size_t>(head)]);
+      }
+    }
+    cache.take_back(eviction);  // after apply() without effect
+    if (!goes_through) {
+      EXPECT_EQ(positions_by_row(cache, 1, 2), before);
+      cache.cancel();
+      EXPECT_EQ(*check_head(cache, 1, 2).rbegin(), 99);
+    }
+  }
+  EXPECT_EQ(check_head(cache, 0, 0).size(), 190u) << "another layer was touched";
+}
+
+TEST(SequenceCache, SharedPagesAreNotArranged) {
+  std::mt19937 random(6);
+  auto pool = make_pool();
+  SequenceCache cache(pool, kLayers, kHeads);
+  append(cache, 0, 150);
+  const SequenceCache fork = cache.fork();
+  const Choice choice(cache, random);
+  const std::vector<int> before = positions_by_row(cache, 1, 0);
+  LayerEviction eviction;
+  cache.plan(1, choice.kept, eviction);
+  for (int head = 0; head < kHeads; ++head) cache.arrange(eviction, head);
+  EXPECT_EQ(positions_by_row(cache, 1, 0), before);
+  std::vector<LayerEviction*> all{&eviction};
+  ASSERT_TRUE(cache.prepare(all));
+  for (int head = 0; head < kHeads; ++head) cache.apply(eviction, head);
+  EXPECT_EQ(check_head(cache, 1, 0), choice.positions[0]);
+  EXPECT_EQ(positions_by_row(fork, 1, 0), before);
+}
+
 /// |resident memory - what the pool says| since `before`, as a share of `scale` bytes.
 double disagreement(std::size_t before, const PagePool& pool, std::size_t scale) {
   const double grown = static_cast<double>(test::resident_bytes()) - static_cast<double>(before);
@@ -236,7 +313,7 @@ class UnitSums : public testing::TestWithParam<KvType> {
     pool_ = std::make_shared<PagePool>(layout, 4000 * layout.bytes);
   }
 
-  void append(SequenceCache& cache, int count) {
+  void append(SequenceCache& cache, int count, bool commit = true) {
     ASSERT_TRUE(cache.reserve(count));
     std::normal_distribution<float> normal;
     std::vector<float> keys(static_cast<std::size_t>(count * kDim));
@@ -247,7 +324,7 @@ class UnitSums : public testing::TestWithParam<KvType> {
       write_rows(cache.rows(0, head), Row{cache.head(0, head).rows()}, count, keys.data(), kDim, keys.data(),
                  kDim, positions.data());
     }
-    cache.commit();
+    if (commit) cache.commit();
   }
 
   /// Drops `count` random rows of every head, from `first` on.
@@ -265,6 +342,26 @@ class UnitSums : public testing::TestWithParam<KvType> {
     cache.plan(0, kept, eviction, rotation);
     std::vector<LayerEviction*> all{&eviction};
     ASSERT_TRUE(cache.prepare(all));
+    for (int head = 0; head < kHeads; ++head) cache.apply(eviction, head);
+  }
+
+  /// Appends rows and drops as many, with the moves made before they are committed; or takes it all back.
+  void exchange(SequenceCache& cache, int count, bool goes_through) {
+    append(cache, count, false);
+    std::vector<std::vector<Row>> kept(kHeads);
+    for (std::vector<Row>& rows : kept) {
+      for (int r = count; r < cache.rows(0, 0).rows; ++r) rows.push_back(Row{r});
+    }
+    LayerEviction eviction;
+    cache.plan(0, kept, eviction);
+    for (int head = 0; head < kHeads; ++head) cache.arrange(eviction, head);
+    if (!goes_through) {
+      cache.take_back(eviction);
+      return cache.cancel();
+    }
+    std::vector<LayerEviction*> all{&eviction};
+    ASSERT_TRUE(cache.prepare(all));
+    cache.commit();
     for (int head = 0; head < kHeads; ++head) cache.apply(eviction, head);
   }
 
@@ -320,6 +417,17 @@ TEST_P(UnitSums, AreKeptThroughEvictionsAppendsAndForks) {
   expect_exact(cache);
   expect_exact(copy);
   EXPECT_EQ(summed_rows(cache), 665);
+}
+
+TEST_P(UnitSums, AreKeptWhereMovesAreMadeAhead) {
+  SequenceCache cache(pool_, 1, kHeads);
+  cache.keep_unit_sum(0);
+  append(cache, 500);
+  for (const bool goes_through : {true, true, false, true}) {
+    exchange(cache, 2, goes_through);
+    EXPECT_EQ(summed_rows(cache), goes_through ? 500 : 0);
+    expect_exact(cache);
+  }
 }
 
 TEST_P(UnitSums, AreDroppedWhereAPassCostsLess) {
