@@ -140,7 +140,7 @@ void add_columns_of_tile(const Tile& tile, float* column_sums) {
     positions.load(tile.keys, page);
     if (meeting(tile.scratch, 0, tile.rows(), positions) == Meeting::kNone) continue;
     const int count = tile.keys.rows_in_page(page);
-    read_page<false>(tile, page, [&](const auto& reader) {
+    read_page_for_products<false, false>(tile, page, [&](const auto& reader) {
       add_columns_of_page(tile, reader, positions, count, column_sums + page * kPageRows);
     });
   }

@@ -154,6 +154,17 @@ QuantPage<kOnce> quant_page(const Tile& tile, int page) {
   return {keys, values, dim, rows.keys(next), rows.values(next)};
 }
 
+/// A page of q8_0, its scales converted into the scratch.
+inline ScaledPage scaled_page(const Tile& tile, int page) {
+  const QuantPage<false> stored = quant_page<false>(tile, page);
+  const AttentionScratch& s = tile.scratch;
+  const std::size_t scales = stored.head_dim / kBlockDims * kPageRows;
+  half_to_f32(stored.keys.scales, scales, s.keys);
+  half_to_f32(stored.values.scales, scales, s.values);
+  return {stored.keys,      stored.values,     s.keys, s.values, stored.head_dim,
+          stored.next_keys, stored.next_values};
+}
+
 /// The page's keys (and values) converted into the scratch.
 template <bool kValues>
 PageReader<float> converted_page(const Tile& tile, int page) {
@@ -187,14 +198,18 @@ void read_page(const Tile& tile, int page, const Work& work) {
 /// Up to so many query rows q8_0 is read as it is stored; for more, a page is converted once.
 inline constexpr int kMaxQuantRows = 16;
 
-/// read_page for outputs, which may read q8_0 as it is stored. Without them it is converted, so that policies
-/// choose as they do over the same numbers in float.
+/// read_page for products of few rows, which may read q8_0 as it is stored. Logits without values are those
+/// of converted keys to the bit, so that policies choose as they do over the same numbers in float.
 template <bool kValues, bool kOnce, class Work>
 void read_page_for_products(const Tile& tile, int page, const Work& work) {
-  if constexpr (kValues) {
-    // Known from the whole block, so that it is the same for every tile.
-    const bool few = tile.block.tokens * tile.block.group <= kMaxQuantRows;
-    if (few && tile.keys.layout->type == KvType::kQ8_0) return work(quant_page<kOnce>(tile, page));
+  if (tile.keys.layout->type == KvType::kQ8_0) {
+    if constexpr (kValues) {
+      // Known from the whole block, so that it is the same for every tile.
+      const bool few = tile.block.tokens * tile.block.group <= kMaxQuantRows;
+      if (few) return work(quant_page<kOnce>(tile, page));
+    } else {
+      if (tile.groups() == 1) return work(scaled_page(tile, page));
+    }
   }
   read_page<kValues, kOnce>(tile, page, work);
 }

@@ -60,7 +60,8 @@ struct QuantPage {
   const std::byte* next_values;
 };
 
-/// A page whose numbers are read one by one, times their scales.
+/// A page whose numbers are read one by one, times their scales: what conversion would make of them, to the
+/// bit.
 struct ScaledPage {
   Quants keys, values;
   const float* key_scales;    // [head_dim / 32, 64]
@@ -78,6 +79,10 @@ struct ScaledPage {
     const FloatTag d;
     return hn::Mul(load_quants(d, values.numbers + row * head_dim + column),
                    hn::Set(d, value_scales[row * (head_dim / kBlockDims) + column / kBlockDims]));
+  }
+  template <int kVectors>
+  HWY_INLINE void prefetch_key(std::size_t dim, std::size_t column) const {
+    prefetch_line(next_keys, dim * kPageRows + column);
   }
 };
 

@@ -89,15 +89,8 @@ HWY_INLINE FloatVec unit_of(FloatVec limit) {
 /// Calls work(reader) with a page whose numbers can be read one by one.
 template <class Work>
 void read_page_to_round(const Tile& tile, int page, const Work& work) {
-  const HeadRows& rows = tile.keys;
-  if (rows.layout->type != KvType::kQ8_0) return read_page<true>(tile, page, work);
-  const AttentionScratch& s = tile.scratch;
-  const auto d = static_cast<std::size_t>(tile.head_dim());
-  const QuantPage<false> stored = quant_page<false>(tile, page);
-  const std::size_t scales = d / kBlockDims * kPageRows;
-  half_to_f32(stored.keys.scales, scales, s.keys);
-  half_to_f32(stored.values.scales, scales, s.values);
-  work(ScaledPage{stored.keys, stored.values, s.keys, s.values, d, stored.next_keys, stored.next_values});
+  if (tile.keys.layout->type == KvType::kQ8_0) return work(scaled_page(tile, page));
+  read_page<true>(tile, page, work);
 }
 
 /// The bits of absolute values, as abs_bits has them of stored ones.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "kernels/attention_twin.h"
 #include "kernels/kernel_test.h"
@@ -239,6 +240,29 @@ TEST_P(AttentionTest, ColumnSums) {
       for (std::size_t row = 0; row < expected.size(); ++row)
         ASSERT_NEAR(columns[row], expected[row], 2e-5) << row;
     }
+  }
+}
+
+// However few the queries, what policies look at is what it is over the same numbers in float.
+TEST_P(AttentionTest, StatisticsOverQuantsAreThoseOfTheirNumbersToTheBit) {
+  for (const int tokens : {1, 2, 30}) {
+    const auto of = [tokens](KvType type, auto prepare) {
+      std::mt19937 random(14);
+      Problem p({type, 96, 201, 3, tokens, 0}, random);
+      prepare(p);
+      std::vector<std::byte> scratch = scratch_for(p);
+      attention_statistics(p.head.view(), p.block, 0, tokens, scratch.data());
+      std::vector<float> columns(201, 0.0f);
+      add_attention_columns(p.head.view(), p.block, 0, tokens, columns.data(), scratch.data());
+      return std::make_tuple(p.row_max, p.row_sum, columns);
+    };
+    std::vector<double> keys, values;
+    const auto quants =
+        of(KvType::kQ8_0, [&](Problem& p) { keys = p.head.keys(), values = p.head.values(); });
+    const auto floats = of(KvType::kF32, [&](Problem& p) {
+      p.rewrite({keys.begin(), keys.end()}, {values.begin(), values.end()});
+    });
+    EXPECT_EQ(quants, floats) << tokens;
   }
 }
 
