@@ -101,11 +101,14 @@ HWY_INLINE auto nearest(V v) {
 #if HWY_TARGET == HWY_SCALAR
   const float rounded = std::isfinite(v.raw) ? std::nearbyint(v.raw) : 0;
   return hn::Vec1<std::int32_t>(static_cast<std::int32_t>(rounded));
-#elif HWY_TARGET <= HWY_AVX3
-  // Without what makes large numbers saturate.
-  if constexpr (sizeof(v) == 64) return hn::Vec512<std::int32_t>{_mm512_cvtps_epi32(v.raw)};
-  return hn::NearestInt(v);
 #else
+  // Without what makes large numbers saturate.
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (sizeof(v) == 64) return hn::Vec512<std::int32_t>{_mm512_cvtps_epi32(v.raw)};
+#endif
+#if HWY_TARGET <= HWY_AVX2
+  if constexpr (sizeof(v) == 32) return hn::Vec256<std::int32_t>{_mm256_cvtps_epi32(v.raw)};
+#endif
   return hn::NearestInt(v);
 #endif
 }
