@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/attention_tile-inl.h"
 #include "kernels/convert-inl.h"
