@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cache/head_cache.h"
 #include "kernels/key_sums.h"
 
 namespace keynest::bench {

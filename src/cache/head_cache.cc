@@ -23,11 +23,6 @@ Page* take_last(std::vector<Page*>& pages) {
   return page;
 }
 
-// Taking one key out costs as much as this many in a pass over all: its numbers lie in as many cache lines as
-// half a page's, and memory gives those singly more slowly than one after the other. Measured: 22 where the
-// caches hold the keys, 140 where they do not.
-constexpr std::int32_t kRowCost = 2 * kPageRows;
-
 }  // namespace
 
 void moves_to_keep(std::span<const Row> kept, std::vector<RowMove>& moves) {
@@ -43,10 +38,6 @@ void moves_to_keep(std::span<const Row> kept, std::vector<RowMove>& moves) {
       moves.push_back({*source++, Row{row}});
     }
   }
-}
-
-bool keeps_unit_sum(std::int32_t rows, std::int32_t gone) {
-  return static_cast<std::int64_t>(gone) * kRowCost <= rows;
 }
 
 void turns_to_ranks(const HeadRows& head, std::span<const Row> kept, std::span<const RowMove> moves,

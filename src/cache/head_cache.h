@@ -21,11 +21,6 @@ struct RowMove {
 /// from the tail.
 void moves_to_keep(std::span<const Row> kept, std::vector<RowMove>& moves);
 
-/// Whether a head that maintains its sum of unit keys (HeadRows::unit_sum) has one after an eviction of
-/// `gone` of `rows` entries: where it costs more to take their keys out one by one than to sum all, it has
-/// not.
-bool keeps_unit_sum(std::int32_t rows, std::int32_t gone);
-
 /// Every key turned to its rank: turns = those of the entries that lie in rows [0, kept.size()) after `moves`
 /// (see moves_to_keep), ascending by rank. `head`: the entries before, rotated by their rank among
 /// themselves; ranks follow positions.

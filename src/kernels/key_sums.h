@@ -1,6 +1,7 @@
 // Sums over a head's keys, in double.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "kernels/page.h"
@@ -21,6 +22,10 @@ void sum_keys(const HeadRows& head, double* out);
 ///
 /// A key that holds NaN or infinity makes the whole sum NaN.
 void sum_unit_keys(const HeadRows& head, double* out);
+
+/// Whether a sum of unit keys is worth maintaining through an eviction of `gone` of `rows` entries: not where
+/// taking keys out one by one costs more than summing all.
+bool keeps_unit_sum(std::int32_t rows, std::int32_t gone);
 
 /// sum[head_dim] -= what these rows add to the sum of sum_unit_keys. Their keys must be finite.
 void subtract_unit_keys(const HeadRows& head, std::span<const Row> rows, double* sum);
