@@ -1,6 +1,5 @@
 // Scores become integers, the best the smallest, and the k-th smallest is found by bisection: every step is
-// one pass of comparisons without a branch, and there are at most 32, fewer when scores differ. Steps that
-// follow look only at what can still be it.
+// one pass of comparisons without a branch, and there are at most 32, fewer when scores differ.
 #include "kernels/select.h"
 
 #include "kernels/simd_targets.h"
@@ -10,8 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <numeric>
-#include <utility>
 
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
@@ -76,25 +73,8 @@ std::size_t count_above(const std::int32_t* keys, std::size_t count, std::int32_
   return static_cast<std::size_t>(-hn::GetLane(hn::SumOfLanes(d, hn::Add(minus_even, minus_odd))));
 }
 
-/// out = those of keys[count] in [low, high], in whole blocks; returns how many, what fills the last block
-/// included. out has room for `count` and a block, and may be `keys`.
-std::size_t keys_between(const std::int32_t* keys, std::size_t count, std::int32_t low, std::int32_t high,
-                         std::int32_t* out) {
-  const KeyTag d;
-  const KeyVec least = hn::Set(d, low), most = hn::Set(d, high);
-  std::size_t found = 0;
-  for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
-    const KeyVec key = hn::LoadU(d, keys + i);
-    const auto outside = hn::Or(hn::Lt(key, least), hn::Gt(key, most));
-    hn::StoreU(hn::CompressNot(key, outside), d, out + found);
-    found += hn::Lanes(d) - hn::CountTrue(d, outside);
-  }
-  while (found % kKeyBlock != 0) out[found++] = kNoEntry;
-  return found;
-}
-
-/// The least and the greatest of keys[count].
-std::pair<std::int32_t, std::int32_t> range_of(const std::int32_t* keys, std::size_t count) {
+/// A key that at least `wanted` of keys[count] do not exceed, and fewer than that are below; 0 < wanted.
+std::int32_t border_of(const std::int32_t* keys, std::size_t count, std::size_t wanted) {
   const KeyTag d;
   KeyVec least = hn::Set(d, kNoEntry), most = hn::Set(d, kChosen);
   for (std::size_t i = 0; i < count; i += hn::Lanes(d)) {
@@ -102,32 +82,18 @@ std::pair<std::int32_t, std::int32_t> range_of(const std::int32_t* keys, std::si
     least = hn::Min(least, key);
     most = hn::Max(most, key);
   }
-  return {hn::GetLane(hn::MinOfLanes(d, least)), hn::GetLane(hn::MaxOfLanes(d, most))};
-}
-
-/// A key that at least `wanted` of keys[count] do not exceed, and fewer than that are below; 0 < wanted.
-/// room: as in keys_between.
-std::int32_t border_of(const std::int32_t* keys, std::size_t count, std::size_t wanted, std::int32_t* room) {
-  auto [low, high] = range_of(keys, count);
-  // Of all keys: below `low`, and up to `high`; left out of those that are still looked at, being too low.
-  std::size_t below_low = 0, up_to_high = count, left_out = 0;
+  std::int64_t low = hn::GetLane(hn::MinOfLanes(d, least)), high = hn::GetLane(hn::MaxOfLanes(d, most));
   while (low < high) {
-    const std::int32_t middle = std::midpoint(low, high);  // rounds towards low
-    const std::size_t up_to_middle = left_out + count - count_above(keys, count, middle);
-    if (up_to_middle == wanted) return middle;
-    if (up_to_middle > wanted) {
+    const std::int64_t middle = low + (high - low) / 2;
+    const std::size_t below = count - count_above(keys, count, static_cast<std::int32_t>(middle));
+    if (below == wanted) return static_cast<std::int32_t>(middle);
+    if (below > wanted) {
       high = middle;
-      up_to_high = up_to_middle;
     } else {
       low = middle + 1;
-      below_low = up_to_middle;
     }
-    if (up_to_high - below_low > count / 4) continue;
-    count = keys_between(keys, count, low, high, room);
-    keys = room;
-    left_out = below_low;
   }
-  return low;
+  return static_cast<std::int32_t>(low);
 }
 
 /// keys[count] up to `border` become kChosen.
@@ -199,10 +165,7 @@ struct HeadKeys {
   /// The best `wanted` become kChosen. wanted <= the number of entries.
   void choose(std::size_t wanted) const {
     if (wanted == 0) return;
-    thread_local std::vector<std::int32_t> room;
-    if (room.size() < keys.size() + kKeyBlock) room.resize(keys.size() + kKeyBlock);
-    const std::int32_t border =
-        HWY_DYNAMIC_DISPATCH(border_of)(keys.data(), keys.size(), wanted, room.data());
+    const std::int32_t border = HWY_DYNAMIC_DISPATCH(border_of)(keys.data(), keys.size(), wanted);
     const std::size_t below =
         keys.size() - HWY_DYNAMIC_DISPATCH(count_above)(keys.data(), keys.size(), border);
     if (below == wanted) return HWY_DYNAMIC_DISPATCH(choose_up_to)(border, keys.data(), keys.size());
