@@ -46,7 +46,8 @@ struct LayerOps::Layer {
   int index = 0;
   int window = 0;
 
-  // Reset when a step begins.
+  // Set when a step begins.
+  std::vector<HeadRows> rows;  // [kv_heads], the reserved ones included
   std::atomic<int> evicted_heads{0};
   std::unique_ptr<std::atomic<int>[]> finished_splits;  // [kv_heads]
 
@@ -76,6 +77,7 @@ LayerOps::LayerOps(const GraphModel& model, std::shared_ptr<const Evictor> evict
     layer->index = i;
     layer->window = hparams_.layer_windows[static_cast<std::size_t>(i)];
     layer->finished_splits = std::make_unique<std::atomic<int>[]>(heads);
+    layer->rows.resize(heads);
     layer->scores.resize(heads);
     layer->head_status.resize(heads);
     layers_.push_back(std::move(layer));
@@ -162,7 +164,11 @@ void LayerOps::begin(const StepInput& input, std::span<const Position> positions
   for (auto& layer : layers_) {
     layer->reset(hparams_.kv_heads);
     if (input.evict) begin_plan(*layer);
-    for (int h = 0; h < hparams_.kv_heads; ++h) rows = std::max(rows, cache.rows(layer->index, h).rows);
+    for (int h = 0; h < hparams_.kv_heads; ++h) {
+      HeadRows& head = layer->rows[static_cast<std::size_t>(h)];
+      head = cache.rows(layer->index, h);
+      rows = std::max(rows, head.rows);
+    }
   }
   const std::size_t scratch = std::max(attention_scratch_bytes(cache.layout(), group()),
                                        evictor_scratch_bytes(*evictor_, cache.layout(), rows));
@@ -179,9 +185,8 @@ void LayerOps::begin(const StepInput& input, std::span<const Position> positions
 }
 
 Status LayerOps::finish() {
-  for (auto& layer : layers_) {
-    if (input_.evict && !committed_) input_.sequence->cache.take_back(layer->eviction);
-  }
+  if (!input_.evict || committed_) return status_;
+  for (auto& layer : layers_) input_.sequence->cache.take_back(layer->eviction);
   return status_;
 }
 
@@ -200,8 +205,8 @@ void LayerOps::append(Layer& layer, const ggml_tensor* k, const ggml_tensor* v, 
     const int count = std::min(kAppendTokens, tokens() - first);
     const std::size_t offset = static_cast<std::size_t>(first) * stride +
                                static_cast<std::size_t>(head) * static_cast<std::size_t>(hparams_.head_dim);
-    write_rows(cache.rows(layer.index, head), Row{cache.head(layer.index, head).rows() + first}, count,
-               static_cast<const float*>(k->data) + offset, stride,
+    write_rows(layer.rows[static_cast<std::size_t>(head)], Row{cache.head(layer.index, head).rows() + first},
+               count, static_cast<const float*>(k->data) + offset, stride,
                static_cast<const float*>(v->data) + offset, stride, positions_.data() + first);
   });
 }
@@ -239,16 +244,14 @@ void LayerOps::attend_tiles(const Layer& layer, const ggml_tensor* q, ggml_tenso
   shares_.share(worker.thread, worker.threads, hparams_.kv_heads * tiles, 1, [&](int task, int) {
     const int head = task / tiles;
     const int first = (tiles - 1 - task % tiles) * tile;
-    attend(input_.sequence->cache.rows(layer.index, head), query_block(layer, q, out, head), first,
+    attend(layer.rows[static_cast<std::size_t>(head)], query_block(layer, q, out, head), first,
            std::min(first + tile, tokens()), scratch);
   });
 }
 
 SplitPlan LayerOps::split_plan(const Layer& layer) const {
   int pages = 1;
-  for (int h = 0; h < hparams_.kv_heads; ++h) {
-    pages = std::max(pages, input_.sequence->cache.rows(layer.index, h).page_count());
-  }
+  for (const HeadRows& head : layer.rows) pages = std::max(pages, head.page_count());
   return SplitPlan::of(pages, tokens() * group(), hparams_.head_dim);
 }
 
@@ -258,7 +261,7 @@ void LayerOps::attend_split(Layer& layer, const ggml_tensor* q, ggml_tensor* out
   shares_.share(worker.thread, worker.threads, hparams_.kv_heads * plan.splits, 1, [&](int task, int) {
     const int head = task / plan.splits;
     const int split = task % plan.splits;
-    const HeadRows rows = input_.sequence->cache.rows(layer.index, head);
+    const HeadRows rows = layer.rows[static_cast<std::size_t>(head)];
     const QueryBlock block = query_block(layer, q, out, head);
     attend_pages(rows, block, plan.first_page(split, rows.page_count()),
                  plan.first_page(split + 1, rows.page_count()), plan.partial(partials_.floats(), head, split),
@@ -275,17 +278,16 @@ void LayerOps::attend_split(Layer& layer, const ggml_tensor* q, ggml_tensor* out
 
 // ---------------------------------------------------------------------------------------- eviction
 
-LayerStep LayerOps::layer_step(const Layer& layer, const ggml_tensor* q, std::vector<HeadRows>& rows,
+LayerStep LayerOps::layer_step(const Layer& layer, const ggml_tensor* q,
                                std::vector<QueryBlock>& queries) const {
   const Sequence& sequence = *input_.sequence;
-  for (int h = 0; h < hparams_.kv_heads; ++h) {
-    rows.push_back(sequence.cache.rows(layer.index, h));
-    if (evictor_->needs().attention != AttentionNeed::kNone) {
-      queries.push_back(query_block(layer, q, nullptr, h));
-    }
+  queries.clear();
+  const bool attention = evictor_->needs().attention != AttentionNeed::kNone;
+  for (int h = 0; attention && h < hparams_.kv_heads; ++h) {
+    queries.push_back(query_block(layer, q, nullptr, h));
   }
   LayerStep step;
-  step.heads = rows;
+  step.heads = layer.rows;
   step.queries = queries;
   step.appended = tokens();
   step.seen = sequence.seen + tokens();
@@ -302,11 +304,8 @@ void LayerOps::evict(Layer& layer, const ggml_tensor* q, Worker worker) {
     return;
   }
   if (!evictor_->evicts() || input_.sequence->budgets.empty()) return;
-  thread_local std::vector<HeadRows> rows;
   thread_local std::vector<QueryBlock> queries;
-  rows.clear();
-  queries.clear();
-  const LayerStep step = layer_step(layer, q, rows, queries);
+  const LayerStep step = layer_step(layer, q, queries);
   const bool due = input_.evict && evictor_->over_budget(step);
   LayerState& state = input_.sequence->states[static_cast<std::size_t>(layer.index)];
   void* scratch = scratch_[static_cast<std::size_t>(worker.thread)].data();
@@ -323,7 +322,7 @@ void LayerOps::evict(Layer& layer, const ggml_tensor* q, Worker worker) {
 }
 
 /// The scores of a head, and what it keeps where that takes no other head.
-Status LayerOps::choose(Layer& layer, const LayerStep& step, int head, void* scratch) const {
+Status LayerOps::choose(Layer& layer, const LayerStep& step, int head, void* scratch) {
   const auto h = static_cast<std::size_t>(head);
   LayerState& state = input_.sequence->states[static_cast<std::size_t>(layer.index)];
   KEYNEST_TRY(evictor_->score(state, step, head, layer.scores[h], scratch));
@@ -334,7 +333,7 @@ Status LayerOps::choose(Layer& layer, const LayerStep& step, int head, void* scr
 }
 
 /// For the thread that is done last.
-Status LayerOps::finish_plan(Layer& layer, const LayerStep& step) const {
+Status LayerOps::finish_plan(Layer& layer, const LayerStep& step) {
   for (const Status& status : layer.head_status) KEYNEST_TRY(status);
   if (evictor_->heads_apart()) return {};
   KEYNEST_TRY(evictor_->plan(step, layer.scores, layer.plan));
@@ -343,7 +342,7 @@ Status LayerOps::finish_plan(Layer& layer, const LayerStep& step) const {
 }
 
 /// Rows move here, while attention has left them in the caches; only records are made from where they were.
-void LayerOps::plan_moves(Layer& layer, int head) const {
+void LayerOps::plan_moves(Layer& layer, int head) {
   SequenceCache& cache = input_.sequence->cache;
   cache.plan_head(head, layer.plan.kept[static_cast<std::size_t>(head)], layer.eviction);
   if (input_.sequence->records.empty()) cache.arrange(layer.eviction, head);
@@ -371,7 +370,7 @@ void LayerOps::plan_window(Layer& layer) {
   const std::int32_t oldest = sequence.seen + tokens() - keep;
   layer.plan.kept.resize(static_cast<std::size_t>(hparams_.kv_heads));
   for (int h = 0; h < hparams_.kv_heads; ++h) {
-    const HeadRows rows = sequence.cache.rows(layer.index, h);
+    const HeadRows& rows = layer.rows[static_cast<std::size_t>(h)];
     std::vector<Row>& kept = layer.plan.kept[static_cast<std::size_t>(h)];
     kept.clear();
     for (std::int32_t r = 0; r < rows.rows; ++r) {

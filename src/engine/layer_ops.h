@@ -50,17 +50,16 @@ class LayerOps final : public AttentionBinding {
   void attend_split(Layer& layer, const ggml_tensor* q, ggml_tensor* out, Worker worker);
   void evict(Layer& layer, const ggml_tensor* q, Worker worker);
   void begin_plan(Layer& layer) const;
-  Status choose(Layer& layer, const LayerStep& step, int head, void* scratch) const;
-  Status finish_plan(Layer& layer, const LayerStep& step) const;
-  void plan_moves(Layer& layer, int head) const;
+  Status choose(Layer& layer, const LayerStep& step, int head, void* scratch);
+  Status finish_plan(Layer& layer, const LayerStep& step);
+  void plan_moves(Layer& layer, int head);
   void plan_window(Layer& layer);
   void record(Layer& layer);
   Status prepare();
   void apply(Worker worker);
 
   QueryBlock query_block(const Layer& layer, const ggml_tensor* q, ggml_tensor* out, int kv_head) const;
-  LayerStep layer_step(const Layer& layer, const ggml_tensor* q, std::vector<HeadRows>& rows,
-                       std::vector<QueryBlock>& queries) const;
+  LayerStep layer_step(const Layer& layer, const ggml_tensor* q, std::vector<QueryBlock>& queries) const;
   SplitPlan split_plan(const Layer& layer) const;
   bool windowed(const Layer& layer) const;
   bool decode_shaped() const;

@@ -98,9 +98,9 @@ Result<std::unique_ptr<Session>> SessionImpl::create(std::shared_ptr<const Graph
   if (!executor) return executor.error();
 
   Sequence sequence{SequenceCache(pool, hparams.layers, hparams.kv_heads), {}, {}, 0, 0, 0, {}, 0, {}};
-  for (int i = 0; i < hparams.layers && (*evictor)->needs().unit_key_sum; ++i) {
+  for (int i = 0; i < hparams.layers; ++i) {
     const bool windowed = hparams.layer_windows[static_cast<std::size_t>(i)] > 0;
-    if (!windowed) sequence.cache.keep_unit_sum(i);
+    if ((*evictor)->needs().unit_key_sum && !windowed) sequence.cache.keep_unit_sum(i);
   }
   if (options.record_scores) sequence.records.resize(static_cast<std::size_t>(hparams.layers));
   for (int i = 0; i < hparams.layers; ++i) sequence.states.push_back((*evictor)->new_state());

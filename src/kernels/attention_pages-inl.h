@@ -154,13 +154,14 @@ QuantPage<kOnce> quant_page(const Tile& tile, int page) {
   return {keys, values, dim, rows.keys(next), rows.values(next)};
 }
 
-/// A page of q8_0, its scales converted into the scratch.
-inline ScaledPage scaled_page(const Tile& tile, int page) {
+/// A page of q8_0, its scales (of values too) converted into the scratch.
+template <bool kValues>
+ScaledPage scaled_page(const Tile& tile, int page) {
   const QuantPage<false> stored = quant_page<false>(tile, page);
   const AttentionScratch& s = tile.scratch;
   const std::size_t scales = stored.head_dim / kBlockDims * kPageRows;
   half_to_f32(stored.keys.scales, scales, s.keys);
-  half_to_f32(stored.values.scales, scales, s.values);
+  if constexpr (kValues) half_to_f32(stored.values.scales, scales, s.values);
   return {stored.keys,      stored.values,     s.keys, s.values, stored.head_dim,
           stored.next_keys, stored.next_values};
 }
@@ -208,7 +209,7 @@ void read_page_for_products(const Tile& tile, int page, const Work& work) {
       const bool few = tile.block.tokens * tile.block.group <= kMaxQuantRows;
       if (few) return work(quant_page<kOnce>(tile, page));
     } else {
-      if (tile.groups() == 1) return work(scaled_page(tile, page));
+      if (tile.groups() == 1) return work(scaled_page<false>(tile, page));
     }
   }
   read_page<kValues, kOnce>(tile, page, work);

@@ -89,7 +89,7 @@ HWY_INLINE FloatVec unit_of(FloatVec limit) {
 /// Calls work(reader) with a page whose numbers can be read one by one.
 template <class Work>
 void read_page_to_round(const Tile& tile, int page, const Work& work) {
-  if (tile.keys.layout->type == KvType::kQ8_0) return work(scaled_page(tile, page));
+  if (tile.keys.layout->type == KvType::kQ8_0) return work(scaled_page<true>(tile, page));
   read_page<true>(tile, page, work);
 }
 

@@ -333,9 +333,9 @@ HWY_EXPORT(sum_keys);
 HWY_EXPORT(sum_unit_keys);
 HWY_EXPORT(subtract_unit_keys);
 
-// Taking one key out costs as much as this many in a pass over all: its numbers lie in as many cache lines as
-// half a page's, and memory gives those singly more slowly than one after the other. Measured: 22 where the
-// caches hold the keys, 140 where they do not.
+// Taking one key out costs as much as this many in a pass over all: its numbers lie in a cache line each, and
+// memory gives those singly more slowly than one after the other. Measured with 16-bit keys: 22 where the
+// caches hold them, 140 where they do not.
 constexpr std::int32_t kRowCost = 2 * kPageRows;
 
 }  // namespace

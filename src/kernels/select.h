@@ -18,6 +18,9 @@ class RowPositions {
   RowPositions(const std::vector<Position>& positions)
       : array_(positions.data()) {}  // NOLINT(google-explicit-constructor)
 
+  RowPositions(std::vector<Position>&&) = delete;
+  RowPositions(HeadRows&&) = delete;
+
   Position operator[](std::size_t row) const {
     return head_ != nullptr ? head_->position(Row{static_cast<std::int32_t>(row)}) : array_[row];
   }

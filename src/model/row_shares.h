@@ -1,4 +1,4 @@
-// Rows of a matrix, shared out among the threads of a graph.
+// Rows of a matrix, or whatever else a node of a graph consists of, shared out among its threads.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,12 @@ namespace keynest {
 
 /// Every thread walks a range of its own from start to end and then helps where others are not done: a CPU
 /// fetches ahead what lies behind what it has just read, so two that walk one range in turns fetch what the
-/// other one reads. One object serves all products of a graph, which come one after another.
+/// other one reads; and what one reads twice is in its own cache. One object serves all nodes of a graph that
+/// come one after another.
 class RowShares {
  public:
   /// Calls work(first_row, rows) for every row of `rows` once among all threads, `unit` rows at a time. To be
-  /// called by each of them, with the same numbers; all have to return before the next matrix begins.
+  /// called by each of them, with the same numbers; all have to return before the next call for other rows.
   template <class Work>
   void share(int thread, int threads, int rows, int unit, const Work& work) {
     const std::int64_t units = (rows + unit - 1) / unit;
@@ -37,7 +38,7 @@ class RowShares {
     std::atomic<int> taken{0};  // units
   };
 
-  /// The last one to leave makes the counters ready for the next matrix.
+  /// The last one to leave makes the counters ready for the next rows.
   void leave(int threads, int shares) {
     if (left_.fetch_add(1, std::memory_order_acq_rel) + 1 < threads) return;
     for (int i = 0; i < shares; ++i) {

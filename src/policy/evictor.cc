@@ -233,13 +233,12 @@ Status LayerEvictor::plan_head(const LayerStep& step, int head, std::span<const 
                                std::vector<Row>& kept) const {
   thread_local std::vector<float> raised;
   const HeadRows& rows = step.heads[index(head)];
-  const bool over = evicts() && rows.rows > step.budget;
-  if (over && pins(step).any(step.seen)) {
+  if (rows.rows > step.budget && pins(step).any(step.seen)) {
     copy_scores(scores, raised);
     KEYNEST_TRY(raise_pins(step, head, raised));
     scores = raised;
   }
-  keep_best({scores, rows}, over ? step.budget : rows.rows, kept);
+  keep_best({scores, rows}, step.budget, kept);
   return {};
 }
 
@@ -267,9 +266,14 @@ Status LayerEvictor::plan_together(const LayerStep& step, std::span<const std::v
 Status LayerEvictor::plan(const LayerStep& step, std::span<const std::vector<float>> scores,
                           LayerPlan& plan) const {
   plan.kept.resize(scores.size());
-  if (!heads_apart() && over_budget(step)) return plan_together(step, scores, plan);
+  const bool over = over_budget(step);
+  if (over && !heads_apart()) return plan_together(step, scores, plan);
   for (std::size_t h = 0; h < scores.size(); ++h) {
-    KEYNEST_TRY(plan_head(step, static_cast<int>(h), scores[h], plan.kept[h]));
+    if (over) {
+      KEYNEST_TRY(plan_head(step, static_cast<int>(h), scores[h], plan.kept[h]));
+    } else {
+      keep_best({scores[h], step.heads[h]}, step.heads[h].rows, plan.kept[h]);
+    }
   }
   return {};
 }

@@ -79,15 +79,17 @@ class Evictor {
   virtual Status score(LayerState& state, const LayerStep& step, int head, std::vector<float>& scores,
                        void* scratch) const = 0;
 
-  /// plan = which rows stay, from the scores of all heads; its memory is reused. Errors: pins above the
-  /// budget.
+  /// plan = which rows stay, from the scores of all heads; its memory is reused. A layer that is not over its
+  /// budget keeps all. Errors: pins above the budget; kInternal, where a method keeps one set for the layer
+  /// and its heads hold different entries.
   virtual Status plan(const LayerStep& step, std::span<const std::vector<float>> scores,
                       LayerPlan& plan) const = 0;
 
   /// True when what a head keeps does not depend on the other heads' scores, so that plan_head() can follow
   /// a head's score() at once.
   virtual bool heads_apart() const = 0;
-  /// What plan() does for one head; `kept` = its rows that stay, ascending. Only where heads_apart().
+  /// What plan() does for one head of a layer that is over its budget; `kept` = its rows that stay,
+  /// ascending. Only where heads_apart(). Errors: pins above the budget.
   virtual Status plan_head(const LayerStep& step, int head, std::span<const float> scores,
                            std::vector<Row>& kept) const = 0;
 
