@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/page_pool.h"
 #include "engine/replay.h"
 #include "policy/evictor.h"
 #include "policy/registry.h"
@@ -334,6 +335,36 @@ TEST(BadInput, ShapesAndLengthsAreChecked) {
               o.protected_ranges = {{Position{0}, Position{5}}};
             }).find("cannot hold 6 pinned"),
             std::string::npos);
+}
+
+TEST(Plans, ALayerWithinItsBudgetKeepsAllWhateverAHeadHolds) {
+  constexpr std::int32_t kRows[] = {30, 10};
+  const auto pool = std::make_unique<PagePool>(PageLayout::make(KvType::kF32, 8, 0), 1 << 20);
+  std::vector<Page*> pages;
+  ASSERT_TRUE(pool->allocate(2, pages));
+  std::byte* data[] = {pages[0]->data, pages[1]->data};
+  std::vector<HeadRows> heads;
+  std::vector<std::vector<float>> scores;
+  for (std::size_t h = 0; h < 2; ++h) {
+    heads.push_back({&pool->layout(), data + h, kRows[h]});
+    scores.emplace_back(static_cast<std::size_t>(kRows[h]));
+    for (std::int32_t row = 0; row < kRows[h]; ++row) {
+      heads[h].positions(0)[row] = Position{row};
+      scores[h][static_cast<std::size_t>(row)] = static_cast<float>(row % 7);
+    }
+  }
+  const auto evictor = Evictor::create(parse("keydiff:heads=adaptive,keep_last=3"), {1, 2, 1, 8});
+  ASSERT_TRUE(evictor.ok());
+  LayerStep step;
+  step.heads = heads;
+  step.seen = 30;
+  LayerPlan plan;
+  for (const std::int32_t budget : {20, 19}) {  // the first is all that there is
+    step.budget = budget;
+    ASSERT_TRUE((*evictor)->plan(step, scores, plan));
+    EXPECT_EQ(plan.kept[0].size() + plan.kept[1].size(), static_cast<std::size_t>(2 * budget));
+  }
+  for (Page* page : pages) pool->release(page);
 }
 
 }  // namespace
