@@ -59,6 +59,13 @@ void average_over(std::span<std::vector<float>> heads) {
   }
 }
 
+// Errors: more pins in the head than the budget holds.
+Status raise_pins(const Pins& pins, const LayerStep& step, const HeadRows& head, std::span<float> scores) {
+  const std::int32_t pinned = pins.raise(head, scores);
+  if (pinned <= step.budget) return {};
+  return pins_above_budget(pinned, step.budget, pins.first, step.seen - pins.recent_from);
+}
+
 class LayerEvictor final : public Evictor {
  public:
   LayerEvictor(PolicySpec spec, const CacheShape& shape, std::unique_ptr<Policy> policy)
@@ -96,7 +103,6 @@ class LayerEvictor final : public Evictor {
                                    Scratch& scratch) const;
   Status share_scores(const LayerStep& step, std::vector<std::vector<float>>& scores) const;
   Pins pins(const LayerStep& step) const;
-  Status raise_pins(const LayerStep& step, int head, std::span<float> scores) const;
   Status plan_together(const LayerStep& step, std::span<const std::vector<float>> scores,
                        LayerPlan& plan) const;
   std::int32_t secured(std::int32_t budget) const;
@@ -221,21 +227,14 @@ Pins LayerEvictor::pins(const LayerStep& step) const {
   return make_pins(spec_, *policy_, step.budget, step.seen, step.protected_ranges);
 }
 
-// Errors: more pins in the head than the budget holds.
-Status LayerEvictor::raise_pins(const LayerStep& step, int head, std::span<float> scores) const {
-  const Pins held = pins(step);
-  const std::int32_t pinned = held.raise(step.heads[index(head)], scores);
-  if (pinned <= step.budget) return {};
-  return pins_above_budget(pinned, step.budget, held.first, step.seen - held.recent_from);
-}
-
 Status LayerEvictor::plan_head(const LayerStep& step, int head, std::span<const float> scores,
                                std::vector<Row>& kept) const {
   thread_local std::vector<float> raised;
   const HeadRows& rows = step.heads[index(head)];
-  if (rows.rows > step.budget && pins(step).any(step.seen)) {
+  const Pins held = pins(step);
+  if (rows.rows > step.budget && held.any(step.seen)) {
     copy_scores(scores, raised);
-    KEYNEST_TRY(raise_pins(step, head, raised));
+    KEYNEST_TRY(raise_pins(held, step, rows, raised));
     scores = raised;
   }
   keep_best({scores, rows}, step.budget, kept);
@@ -250,9 +249,10 @@ Status LayerEvictor::plan_together(const LayerStep& step, std::span<const std::v
   raised.resize(scores.size());
   for (std::size_t h = 0; h < scores.size(); ++h) copy_scores(scores[h], raised[h]);
   if (needs_.whole_layer) KEYNEST_TRY(share_scores(step, raised));
+  const Pins held = pins(step);
   heads.clear();
   for (std::size_t h = 0; h < scores.size(); ++h) {
-    KEYNEST_TRY(raise_pins(step, static_cast<int>(h), raised[h]));
+    KEYNEST_TRY(raise_pins(held, step, step.heads[h], raised[h]));
     heads.push_back({raised[h], step.heads[h]});
   }
   if (spec_.heads == HeadAllocation::kAdaptive) {
